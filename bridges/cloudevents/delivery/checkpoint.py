@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from bridges.cloudevents.delivery.positions import Position, dump_positions, load_positions
+from bridges.cloudevents.delivery.positions import Position, dump_positions, load_positions, merged
 from bridges.cloudevents.delivery.state import Reason
 
 Positions = Mapping[int, Position]
@@ -34,6 +34,25 @@ class DeliveryCheckpoint(NamedTuple):
     """When the reason began to apply."""
     failing_since: int | None = None
     delivered: int = 0
+
+
+def with_progress(checkpoint: DeliveryCheckpoint, known: DeliveryCheckpoint | None) -> DeliveryCheckpoint:
+    """A stored checkpoint, and what this process has done beyond it while it could store nothing.
+
+    Nothing is added from another edition, whose filter may have passed over what this one wants.
+    """
+    if known is None or (known.incarnation, known.edition) != (checkpoint.incarnation, checkpoint.edition):
+        return checkpoint
+    streams = {address: _advanced(at, known.streams.get(address)) for address, at in checkpoint.streams.items()}
+    return checkpoint._replace(streams=streams, delivered=max(checkpoint.delivered, known.delivered))
+
+
+def _advanced(stored: StreamPosition, known: StreamPosition | None) -> StreamPosition:
+    if known is None or known.identity != stored.identity:
+        return stored
+    both = stored.positions.keys() & known.positions.keys()
+    positions = {number: merged(stored.positions[number], known.positions[number]) for number in both}
+    return stored._replace(positions={**known.positions, **stored.positions, **positions})
 
 
 def dump_checkpoint(checkpoint: DeliveryCheckpoint) -> str:

@@ -10,7 +10,7 @@ class DeliveryCounts:
 
     def __init__(self) -> None:
         self.matched = 0
-        """Events that match the filter."""
+        """Events that matched the filter when they were read first."""
         self.delivered = 0
         """Events that the sink has accepted."""
         self.repeated = 0

@@ -22,6 +22,13 @@ class Position(NamedTuple):
         return self.unfinished[0] if self.unfinished else self.next
 
 
+def merged(one: Position, other: Position) -> Position:
+    """The position in a partition where everything is done that is done in either."""
+    first, last = sorted((one, other), key=lambda each: each.next)
+    undone = {*first.unfinished}
+    return Position(last.next, tuple(at for at in last.unfinished if at >= first.next or at in undone))
+
+
 def dump_positions(positions: Mapping[int, Position]) -> str:
     """Encode as text: `0:2000!5,17-19;1:988` means: partition 0 reads 2000 next; 5 and 17 to 19 are not done."""
     return ";".join(f"{number}:{_dump(positions[number])}" for number in sorted(positions))

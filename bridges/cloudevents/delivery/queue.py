@@ -116,14 +116,14 @@ class DeliveryQueue:
         """The timestamp of the oldest event that was offered and is not finished, in milliseconds since 1970."""
         return self._backlog.oldest_timestamp
 
-    def offer(self, event: CloudEvent, size: int, now: float) -> None:
-        """Offer a matching event, in the order of its partition; `size` is its approximate size in bytes."""
+    def offer(self, event: CloudEvent, size: int, now: float, *, again: bool = False) -> None:
+        """Offer an event of about `size` bytes, in the order of its partition; `again`: it was counted before."""
         location = EventLocation(event.address, event.partition, event.offset)
         group = self._backlog.group(ordering_key(self._settings.delivery.order, event, location))
         entry = EventEntry(location, group, now, event.timestamp)
         if not self.is_blocked and self._has_capacity and not group.is_retrying:
             self._backlog.buffer(entry, event, size)
-        self._counts.matched += 1
+        self._counts.matched += not again
         self._backlog.add(entry)
 
     def take_refetches(self, now: float) -> list[EventLocation]:
@@ -389,9 +389,9 @@ class DeliveryQueue:
         self._gate.allow_probe(now)
 
     @property
-    def in_flight(self) -> int:
-        """Number of events with pending answers."""
-        return self._in_flight
+    def dead_lettering(self) -> int:
+        """Number of events that are being copied as dead letters."""
+        return len(self._dead_lettering)
 
     def cancel_attempts(self) -> None:
         """Cancel all pending attempts; the queue must not be used after that."""

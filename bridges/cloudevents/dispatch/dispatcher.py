@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final
 
 from bridges.cloudevents.delivery.answers import Answer
-from bridges.cloudevents.delivery.checkpoint import dump_checkpoint
+from bridges.cloudevents.delivery.checkpoint import DeliveryCheckpoint, dump_checkpoint, with_progress
 from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.entry import DeadLetter
 from bridges.cloudevents.delivery.gate import SinkGate, SinkGates
@@ -81,6 +81,8 @@ class SubscriptionDispatcher:
         self._changed: Final[dict[DeliveryWorker, None]] = {}
         self._memory: Final = MemoryLimit(self._workers)
         self._advanced: Final[dict[DeliveryWorker, None]] = {}
+        self._progress: Final[dict[str, DeliveryCheckpoint]] = {}
+        """Of deliveries that were lost with a lease, what may not be stored."""
         self._locks: Final = KeyedLocks()
         self._gates: Final = SinkGates()
         self._applied_revision = 0
@@ -155,6 +157,7 @@ class SubscriptionDispatcher:
         """Stop its delivery and delete its position; returns when nothing is sent to its sink any more."""
         async with self._locks.of(id):
             self._registered.pop(id, None)
+            self._progress.pop(id, None)
             await self._stop_worker(id)
             self._count(id)
             record = self._ownership.record(id)
@@ -230,7 +233,7 @@ class SubscriptionDispatcher:
             registered.hold_reason,
             registered.edition,
         )
-        checkpoint = starting_checkpoint(registered, record.get(id))
+        checkpoint = with_progress(starting_checkpoint(registered, record.get(id)), self._progress.pop(id, None))
         worker = self._workers[id] = DeliveryWorker(
             self, version, checkpoint, self._gate(registered.subscription), counts
         )
@@ -297,6 +300,8 @@ class SubscriptionDispatcher:
     async def _abort(self, workers: Collection[DeliveryWorker]) -> None:
         turn = TimeSlice()
         for worker in workers:
+            if worker.subscription.id not in self._workers:
+                self._progress[worker.subscription.id] = worker.checkpoint()
             worker.abort()
             self.supervisor.start(worker.close(0.0), "delivery-abort")
             await turn.pause()

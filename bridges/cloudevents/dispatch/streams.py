@@ -11,7 +11,7 @@ from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.entry import EventLocation
 from bridges.cloudevents.delivery.queue import DeliveryQueue
 from bridges.cloudevents.reading.shared_tail import SharedTails
-from bridges.cloudevents.reading.stream_reader import EventStreamListener, EventStreamReader
+from bridges.cloudevents.reading.stream_reader import EventStreamListener, EventStreamReader, with_unfinished
 from bridges.kafka.tap import TopicLog, identity_of
 from gateway.errors import AmqpError
 from gateway.observability.logs import get_logger
@@ -104,13 +104,20 @@ class SubscriptionStreams:
             self._uncopied[location] = None
             self._listener.wake()
 
+    @property
+    def uncopied(self) -> int:
+        """The number of refused events whose dead letters Kafka has not taken, and is asked to take again."""
+        return len(self._uncopied)
+
     def copied(self, location: EventLocation) -> None:
         """A dead letter was written, or is not needed."""
         self._uncopied.pop(location, None)
 
     def positions(self) -> Mapping[str, StreamPosition]:
         """The progress in each stream."""
-        return {**self._positions, **{address: reader.position() for address, reader in self._readers.items()}}
+        without = ((address, at) for address, at in self._positions.items() if address not in self._readers)
+        unread = {address: with_unfinished(at, address, self._queue) for address, at in without}
+        return {**unread, **{address: reader.position() for address, reader in self._readers.items()}}
 
     def open(self, address: str) -> None:
         """Look for a stream, repeatedly until it can be read."""
@@ -128,6 +135,9 @@ class SubscriptionStreams:
                 continue
             if not self._closed and address not in self._readers:
                 self._unreadable.pop(address, None)
+                if self._is_outdated(address, identity_of(topic)):
+                    self._listener.on_topic_replaced(address)
+                    return
                 self._compare(address, identity_of(topic))
                 tail = self._context.tails.of(address, log, topic)
                 self._readers[address] = EventStreamReader(
@@ -136,6 +146,11 @@ class SubscriptionStreams:
                 self._positions[address] = _READ
                 self._queue.unreadable -= {address}
                 self._listener.wake()
+
+    def _is_outdated(self, address: str, identity: str) -> bool:
+        """Whether the queue has events of an earlier topic of this name, at whose offsets there are others now."""
+        at = self._positions[address]
+        return at.identity != identity and any(self._queue.unfinished(address, number) for number in at.positions)
 
     def _report(self, address: str, error: AmqpError) -> None:
         """Say it once: `status` says it until the stream can be read."""
@@ -160,7 +175,7 @@ class SubscriptionStreams:
     def _close_reader(self, address: str) -> None:
         reader = self._readers.pop(address, None)
         if reader is not None:
-            self._positions[address] = reader.position()
+            self._positions[address] = reader.next_position()
             reader.close()
             self._queue.unreadable |= {address}
             self._queue.refetch_failed(address)

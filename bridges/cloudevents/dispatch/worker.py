@@ -27,13 +27,15 @@ from bridges.kafka.consume.batches import FetchedBatch
 from bridges.kafka.records.record import KafkaRecord
 from bridges.kafka.tap import TopicLog
 from gateway.observability.logs import get_logger
-from gateway.tasks import Supervisor
+from gateway.tasks import Supervisor, until
 
 LOG: Final = get_logger(__name__)
 _RECORDS_PER_STEP: Final = 200
 """Number of records that one subscription reads in one step, before others have theirs."""
 _CLOSE_GRACE: Final = 5.0
 """Seconds that pending attempts may take when a subscription changes."""
+_COPY_GRACE: Final = 1.0
+"""Seconds that copies to the dead-letter topic may take after that."""
 _EXPIRY_CHECK: Final = 60.0
 """Maximum seconds between two checks of the expiry."""
 
@@ -196,6 +198,8 @@ class DeliveryWorker:
         sink, self._sink, self._open_sink = self._sink, None, None
         if sink is not None:
             await sink.close(0.0 if self._closed else grace)
+        if not self._closed:  # otherwise they are sent again, although they are dead letters
+            await until(lambda: self.queue.dead_lettering <= self._streams.uncopied, min(grace, _COPY_GRACE))
         self.abort()
 
     # -- steps
@@ -276,9 +280,9 @@ class DeliveryWorker:
     def failure(self) -> str:
         """Why it is not active, beside `DeliveryQueue.reason`; empty if there is nothing to say."""
         failure = self.queue.last_failure
-        return self._streams.trouble or (
-            "" if failure is None or self.state is DeliveryState.ACTIVE else failure.reason
-        )
+        if self.state in (DeliveryState.ACTIVE, DeliveryState.ENDED):
+            return ""
+        return self._streams.trouble or ("" if failure is None else failure.reason)
 
     def _record_state(self) -> None:
         """Record when the state changed."""
@@ -383,9 +387,8 @@ class DeliveryWorker:
     def on_stopped(self, reason: Reason) -> None:
         """See `QueueListener`."""
         self.since, self._last_state = _now_ms(), reason.state
-        failure = self.queue.last_failure
-        why = "" if failure is None or reason.state is DeliveryState.ENDED else failure.reason
-        LOG.warning(f"subscription {reason.state.value}", id=self.subscription.id, reason=reason.value, detail=why)
+        id, detail = self.subscription.id, self.failure
+        LOG.warning(f"subscription {reason.state.value}", id=id, reason=reason.value, detail=detail)
         self._context.on_attempts_changed(self)
         self._context.on_state_changed(self)
         self.wake()

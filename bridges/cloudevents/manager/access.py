@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Container, Mapping
-from contextlib import suppress
 from typing import Final, TypeVar
 
 from bridges.cloudevents.manager.documents import SubscriptionView, redacted_for_manager, without_query
@@ -80,9 +79,11 @@ class SubscriptionAccess(ABC):
             await self._read_again(id)
 
     async def _read_again(self, id: str) -> None:
-        """Apply what the store has of a subscription; without an answer of the store, what is known holds."""
-        with suppress(SubscriptionsUnavailable):
+        """Apply what the store has of a subscription; raises ApiError if it does not answer: nobody knows then."""
+        try:
             await self.registry.refresh_one(id)
+        except SubscriptionsUnavailable:
+            raise store_unavailable(RETRY_AFTER) from None
 
     async def _retry_on_conflict(
         self, id: str, attempt: Callable[[], Awaitable[T]], expected: Container[int] | None

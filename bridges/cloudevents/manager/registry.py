@@ -125,7 +125,7 @@ class SubscriptionRegistry:
             except SubscriptionsUnavailable:
                 self._pending.add(None)
                 raise
-            if revision < latest:
+            if revision < latest or self._knows_more_than(revision, stored):
                 await self._start_over(revision, stored)
             newer = {id for id, each in self._entries.items() if each.stored.revision > revision}
             for id in self._entries.keys() - stored.keys() - newer:
@@ -195,12 +195,21 @@ class SubscriptionRegistry:
         self._latest_revision = max(self._latest_revision, revision)
         self._delivery.set_applied(revision)
 
+    def _knows_more_than(self, revision: int, stored: Mapping[str, StoredSubscription]) -> bool:
+        """Whether the store is an older copy that has been changed since, up to revisions that it has had before."""
+        entries = (each.stored for each in self._entries.values() if each.stored.revision <= revision)
+        pairs = ((known, stored.get(known.id)) for known in entries)
+        return any(found is not None and found.revision <= known.revision and found != known for known, found in pairs)
+
     async def _start_over(self, revision: int, stored: Mapping[str, StoredSubscription]) -> None:
         """Accept a store that is empty or an older copy, and whose revisions start again."""
-        lost = [id for id, each in self._entries.items() if stored.get(id) != each.stored]
+        lost = [each for each in self._entries.values() if stored.get(each.stored.id) != each.stored]
         LOG.error("the store has lost subscriptions", manager=self._name, subscriptions=len(lost), revision=revision)
-        for id in lost:
-            await self.remove(id)
+        for each in lost:
+            if each.stored.id in stored:  # applied next, and delivered from its position: a removal would delete that
+                self._entries[each.stored.id] = each._replace(stored=each.stored._replace(revision=0))
+            else:
+                await self.remove(each.stored.id)
         self._deleted_revisions.clear()
         self._latest_revision = revision
 

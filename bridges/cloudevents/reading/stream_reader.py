@@ -54,6 +54,16 @@ class EventStreamListener(Hashable, Protocol):
         """The topic was deleted or recreated."""
 
 
+def with_unfinished(following: StreamPosition, address: str, queue: DeliveryQueue) -> StreamPosition:
+    """The progress in a stream: what is read next, and the events in the queue that are not finished."""
+    found = {}
+    for number, position in following.positions.items():
+        unfinished = queue.unfinished(address, number)
+        both = sorted({*position.unfinished, *unfinished}) if position.unfinished else unfinished
+        found[number] = position._replace(unfinished=tuple(both)) if unfinished else position
+    return following._replace(positions=found)
+
+
 class PartitionCursor:
     """The position in one partition; `unfinished` are earlier offsets that must be read first, ascending."""
 
@@ -106,15 +116,16 @@ class EventStreamReader:
 
     def position(self) -> StreamPosition:
         """The subscription's progress in this stream."""
-        return StreamPosition(self._identity, {number: self._position_in(number) for number in self._all()})
+        return with_unfinished(self.next_position(), self._address, self._queue)
 
-    def _position_in(self, number: int) -> Position:
+    def next_position(self) -> StreamPosition:
+        """What it reads next: `position` without the events that the queue has, by which another reader continues."""
+        return StreamPosition(self._identity, {number: self._next_in(number) for number in self._all()})
+
+    def _next_in(self, number: int) -> Position:
         cursor = self._partitions[number]
-        unfinished = self._queue.unfinished(self._address, number)
-        return Position(
-            self._tail.position(self._listener, number) if self._is_parked else cursor.next,
-            tuple(sorted({*cursor.unfinished, *unfinished}) if cursor.unfinished else unfinished)
-        )
+        following = self._tail.position(self._listener, number) if self._is_parked else cursor.next
+        return Position(following, tuple(cursor.unfinished))
 
     def read(self, now: float, most: int) -> bool:
         """Offer the matching events among up to `most` records; returns whether more may be available."""
@@ -200,7 +211,7 @@ class EventStreamReader:
     def _offer(self, record: KafkaRecord, now: float) -> None:
         event = self._listener.event_of(record, self._address)
         if event is not None and self._listener.matches(event):
-            self._queue.offer(event, size_of(event), now)
+            self._queue.offer(event, size_of(event), now, again=True)
 
     def refetch(self, locations: Sequence[EventLocation]) -> None:
         """Read the events at these locations again."""

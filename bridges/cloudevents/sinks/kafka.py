@@ -26,9 +26,13 @@ _MEANINGS: Final[Mapping[Written, tuple[DeliveryOutcome, str]]] = {
     Written.TOO_LARGE: (DeliveryOutcome.REFUSED, "larger than the topic takes"),
     Written.INVALID: (DeliveryOutcome.REFUSED, "the topic does not take such a record"),
     Written.DENIED: (DeliveryOutcome.CREDENTIAL, "the cluster does not let us write to the topic"),
+    Written.LOGIN: (DeliveryOutcome.CREDENTIAL, "the cluster does not accept the login"),
+    Written.NO_TLS: (DeliveryOutcome.SINK_FAILED, "TLS with the cluster failed, or its certificate is not accepted"),
     Written.NO_TOPIC: (DeliveryOutcome.SINK_FAILED, "the topic does not exist"),
     Written.UNKNOWN: (DeliveryOutcome.FAILED, "not written in time"),
 }
+
+_NOT_REACHED: Final = (Written.UNKNOWN, Written.NO_TLS)
 
 
 class KafkaClients:
@@ -137,7 +141,7 @@ def _answer_of(report: EventReport) -> Answer:
     if report.outcome is Written.WRITTEN:
         return DONE
     verdict, text = _MEANINGS[report.outcome]
-    return Answer(verdict, f"{text} ({report.name})", reached=report.outcome is not Written.UNKNOWN)
+    return Answer(verdict, f"{text} ({report.name})", reached=report.outcome not in _NOT_REACHED)
 
 
 def open_kafka(

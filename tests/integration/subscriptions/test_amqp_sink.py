@@ -15,6 +15,7 @@ from bridges.cloudevents.delivery.sink import Sink
 from bridges.cloudevents.model.values import InvalidSubscription, RefreshToken
 from bridges.cloudevents.sinks.common.certificates import SinkCertificates
 from bridges.cloudevents.sinks.common.dependencies import SinkDependencies
+from bridges.cloudevents.sinks.common.dialer import NOT_ALLOWED
 from bridges.cloudevents.sinks.factory import SinkFactory
 from bridges.cloudevents.subscription.parse import parse
 from policies.access import AccessEntries
@@ -243,5 +244,5 @@ async def test_nothing_is_connected_that_is_not_allowed(sinks: Sinks) -> None:
     async with sinks.open(hidden) as one, sinks.open(nobody) as other:
         for sink, _ in (one, other):
             sink.send(attempt())
-        for _, heard in (one, other):
-            assert await heard.next() == Answer(DeliveryOutcome.SINK_FAILED, "not attached in time", reached=False)
+        for (_, heard), reason in ((one, NOT_ALLOWED), (other, "connection refused")):
+            assert await heard.next() == Answer(DeliveryOutcome.SINK_FAILED, reason, reached=False)

@@ -52,8 +52,12 @@ def test_events_and_login_go_over_tls_to_the_container_of_the_certificate(
         status = api.request("GET", f"{PATH}/{id}/status").json
         return status["state"], status["events"]["delivered"]
 
+    def reason(id: str) -> str:
+        return str(api.request("GET", f"{PATH}/{id}/status").json["reason"])
+
     wait_until(lambda: told("trusted") == ("active", 1), "the delivery")
-    wait_until(lambda: told("untrusted") == ("failing", 0), "the refusal of an unknown authority's certificate")
+    refused = "its certificate is not accepted: "
+    wait_until(lambda: told("untrusted") == ("failing", 0) and refused in reason("untrusted"), "the refusal")
     assert len(inbox.received) == 1
     EventWriter(gateway).write("orders", "two")
     inbox.join()

@@ -10,8 +10,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
+from bridges.cloudevents.delivery.positions import Position
 from bridges.cloudevents.delivery.sink import SendAttempt
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
+from bridges.cloudevents.dispatch.dispatcher import SubscriptionDispatcher
 from bridges.cloudevents.events.dialects import types
 from bridges.cloudevents.model.values import (
     FromEarliest,
@@ -21,6 +23,7 @@ from bridges.cloudevents.model.values import (
     SinkUri,
     SubscriptionConfig,
 )
+from bridges.cloudevents.reading.stream_reader import PartitionCursor
 from tests.support.cloudevents.delivery import ADDRESS, Subscribed, Topic, reported, settings, until
 from tests.support.gateway.process import PATIENCE
 
@@ -280,3 +283,62 @@ async def test_a_dead_letter_tells_subscription_sink_attempts_and_status() -> No
     reported = {name: headers[f"amqp.dead-letter.{name}"] for name in ("subscription", "sink", "attempts", "status")}
     assert reported == {"subscription": b"s", "sink": b"http://sink/in", "attempts": b"1", "status": b"422"}
     await topic.close()
+
+
+async def test_events_under_way_are_not_sent_twice_when_a_stream_can_be_read_again(topic: Topic) -> None:
+    topic.script = lambda attempt: None
+    dispatcher = topic.dispatcher()
+    await topic.subscribe(dispatcher, Subscribed("a"))
+    await topic.produce([(f"k{number % 3}", str(number)) for number in range(6)])
+    await until(lambda: len(topic.ids("a")) == 3)  # the first of each key
+    worker = dispatcher._workers["a"]
+    worker.on_stream_failed(ADDRESS)  # as when Kafka refuses the gateway the right to read
+    assert worker.positions()[ADDRESS].positions[0].unfinished == tuple(range(6))
+    await until(lambda: worker._streams.reader(ADDRESS))
+    assert worker.positions()[ADDRESS].positions[0].unfinished == tuple(range(6))
+    topic.script = lambda attempt: DONE
+    for attempt in [*topic.sinks[-1].waiting.values()]:
+        topic.sinks[-1].answer(attempt, DONE)
+    await topic.produce([("k0", "6")])
+    await until(lambda: "6" in topic.ids("a"))
+    assert sorted(topic.ids("a")) == [str(number) for number in range(7)]
+    status = await reported(dispatcher, "a", lambda status: status.events["delivered"] == 7)
+    assert (status.events["matched"], status.positions) == (7, {ADDRESS: {0: 7, 1: 0}})
+
+
+async def test_an_event_counts_as_matched_once_whatever_interrupts_its_delivery(topic: Topic) -> None:
+    topic.script = lambda attempt: DOWN
+    dispatcher = topic.dispatcher()
+    starts = await topic.subscribe(dispatcher, Subscribed("a"))
+    await topic.produce([(f"k{number % 3}", str(number)) for number in range(9)])
+    await reported(dispatcher, "a", lambda status: status.state is DeliveryState.FAILING)
+    for revision in range(2, 5):
+        await dispatcher.put(Subscribed("a"), revision, starts)
+        await until(lambda: not any(cursor.unfinished for cursor in _cursors(dispatcher)))
+    topic.script = lambda attempt: DONE
+    status = await reported(dispatcher, "a", lambda status: status.events["delivered"] == 9)
+    assert status.events["matched"] == 9
+
+
+def _cursors(dispatcher: SubscriptionDispatcher) -> list[PartitionCursor]:
+    reader = dispatcher._workers["a"]._streams.reader(ADDRESS)
+    return [PartitionCursor(Position(0, (0,)))] if reader is None else reader._partitions
+
+
+async def test_a_change_waits_for_the_dead_letters_that_are_being_written() -> None:
+    topic = Topic(1, dead_letter="orders.dlq")
+    try:
+        topic.script = lambda attempt: REFUSED
+        dispatcher = topic.dispatcher()
+        starts = await topic.subscribe(dispatcher, Subscribed("a"))
+        refused = asyncio.Event()
+        worker = dispatcher._workers["a"]
+        copy = dispatcher._dead_letters.write
+        dispatcher._dead_letters.write = lambda *about: (refused.set(), copy(*about))  # type: ignore[method-assign]
+        await topic.produce([("k", "0")])
+        await refused.wait()
+        await dispatcher.put(Subscribed("a"), 2, starts)
+        assert (worker.counts.refused, worker.counts.deadlettered) == (1, 1)
+        assert dispatcher._workers["a"].positions()[ADDRESS].positions[0].unfinished == ()
+    finally:
+        await topic.close()

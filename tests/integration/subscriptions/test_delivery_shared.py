@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import NoReturn
 
 import pytest
 
@@ -13,7 +14,8 @@ from bridges.cloudevents.dispatch.dispatcher import SubscriptionDispatcher
 from bridges.cloudevents.dispatch.interface import DeliverableSubscription
 from bridges.cloudevents.model.values import SinkUri
 from bridges.cloudevents.reading.start_offsets import StartOffsets
-from tests.support.cloudevents.delivery import ScriptedSink, Subscribed, Topic, until
+from gateway.state.termini.store import TerminiUnavailable
+from tests.support.cloudevents.delivery import ScriptedSink, Subscribed, Topic, reported, until
 
 IDS = [f"s{number}" for number in range(12)]
 
@@ -99,6 +101,39 @@ async def test_a_gateway_that_sleeps_sends_nothing_after_its_lease_and_writes_no
         assert topic.ids(id) == ["0", "0", *map(str, range(1, 10))]
     await until(lambda: not sleeper._workers)  # it has learned with its next write that it was displaced
     assert not await asyncio.wait_for(sleeper.resume("s0"), 1)
+
+
+@pytest.mark.parametrize("changed", [False, True])
+async def test_what_was_sent_while_nothing_could_be_stored_is_not_sent_again(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch, changed: bool
+) -> None:
+    """`changed`: by the owner, at another gateway; then what the old filter passed over may be wanted."""
+    dispatcher = topic.dispatcher()
+    starts = await subscribe(topic, [dispatcher])
+    await topic.produce([("k", str(number)) for number in range(5)])
+    await until(lambda: all(len(topic.ids(id)) == 5 for id in IDS))
+    await until(lambda: not dispatcher._changed)
+
+    async def away(*about: object) -> NoReturn:
+        raise TerminiUnavailable
+
+    with monkeypatch.context() as patched:
+        for name in ("save", "acquire"):
+            patched.setattr(topic.termini, name, away)
+        await topic.produce([("k", str(number)) for number in range(5, 15)])
+        for id in IDS:
+            await reported(dispatcher, id, lambda status: status.events["delivered"] == 15)
+        dispatcher._ownership.over()  # its lease has ended
+        await until(lambda: len(dispatcher._progress) == len(IDS))
+        if changed:
+            for id in IDS:
+                await dispatcher.put(Subscribed(id), 2, starts[id])
+    await until(lambda: len(dispatcher._workers) == len(IDS))
+    await topic.produce([("k", str(number)) for number in range(15, 20)])
+    expected = [*range(15), *range(5 if changed else 15, 20)]
+    await until(lambda: all(topic.ids(id)[-1] == "19" for id in IDS))
+    assert all(topic.ids(id) == list(map(str, expected)) for id in IDS)
+    assert dispatcher._progress == {}
 
 
 async def test_more_slices_move_no_position(topic: Topic) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +19,7 @@ from bridges.kafka.records.envelope import Header
 from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt, event
 from tests.support.gateway.process import PATIENCE, free_port
 from tests.support.kafka.records import copies
+from tests.support.servers.certs import Authority, Pair
 from tests.support.servers.kafka import KafkaBroker
 
 _numbers = itertools.count()
@@ -96,6 +100,31 @@ async def test_a_cluster_that_is_away_is_repeated() -> None:
         assert await received.next() == Answer(
             DeliveryOutcome.FAILED, "not written in time (_MSG_TIMED_OUT)", reached=False
         )
+
+
+@asynccontextmanager
+async def tls_server(pair: Pair) -> AsyncIterator[int]:
+    """A server that does TLS, and reads; yields its port."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*pair)
+
+    async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            await reader.read()
+
+    async with await asyncio.start_server(read, "127.0.0.1", 0, ssl=context) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def test_a_certificate_that_is_not_accepted_is_the_reason(tmp_path: Path) -> None:
+    trusted = {"security.protocol": "ssl", "ssl.ca.location": str(Authority(tmp_path, "other-ca").ca)}
+    async with (
+        tls_server(Authority(tmp_path).server()) as port,
+        sink(f"localhost:{port}", "t", **{**trusted, "message.timeout.ms": 1000}) as (made, received),
+    ):
+        made.send(attempt())
+        text = "TLS with the cluster failed, or its certificate is not accepted (_MSG_TIMED_OUT)"
+        assert await received.next() == Answer(DeliveryOutcome.SINK_FAILED, text, reached=False)
 
 
 async def test_clients_are_shared_and_bounded() -> None:

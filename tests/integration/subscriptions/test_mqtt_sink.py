@@ -251,3 +251,20 @@ async def test_much_goes_over_tls_in_pieces(tmp_path: Path) -> None:
     finally:
         reader.close()
         server.stop()
+
+
+async def test_events_that_were_not_sent_when_the_connection_ends_are_not_at_fault() -> None:
+    """A server that takes one at a time and closes would otherwise make dead letters of events that it never got."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        writer.write(bytes([0x20, 6, 0, 0, 3, 0x21, 0, 1]))  # CONNACK with a Receive Maximum of 1
+        await reader.read(1000)  # a PUBLISH
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, sink(server.sockets[0].getsockname()[1]) as (made, received):
+        for number in range(4):
+            made.send(attempt(number=number))
+        outcomes = [(await received.next()).outcome for _ in range(4)]
+    assert sorted(each.name for each in outcomes) == ["FAILED", *["SINK_FAILED"] * 3]

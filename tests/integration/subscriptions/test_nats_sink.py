@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import nats
@@ -21,6 +22,7 @@ from bridges.cloudevents.sinks.nats.sink import message_id
 from gateway.tasks import until
 from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt, event, local_dialer, strict_supervisor
 from tests.support.gateway.process import PATIENCE, free_port, hold
+from tests.support.project.loops import on_both_loops
 from tests.support.servers.certs import Authority
 from tests.support.servers.flooding import flooding
 from tests.support.servers.sink_servers import NatsServer
@@ -48,7 +50,8 @@ async def sink(
         "host": "127.0.0.1", "port": port, "subject": "out.orders", "jetstream": False,
         "tls": None, "login": None, "timeout": PATIENCE / 2,
     }  # fmt: skip
-    received, supervisor = AnswerRecorder(), strict_supervisor()
+    received, supervisor, failures = AnswerRecorder(), strict_supervisor(), list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context))
     target = NatsTarget(**{**values, **fields})  # type: ignore[arg-type]
     made = NatsSink(local_dialer(allowed), target, nats_binary, 16, received, supervisor)
     try:
@@ -56,6 +59,7 @@ async def sink(
     finally:
         await made.close(0)
         await supervisor.close()
+    assert not failures, "a task failed"
 
 
 @asynccontextmanager
@@ -190,7 +194,7 @@ async def test_headers_count_for_the_largest_message(limited: NatsServer, jetstr
     """The server ends the connection for a larger message, and would again."""
     async with sink(limited.port, login=PlainCredential("gw", "right"), jetstream=jetstream) as (made, received):
         exact = len(b"NATS/1.0\r\n\r\n") + sum(len(f"{name}: {value}\r\n") for name, value in HEADERS.items())
-        exact += len(f"Nats-Msg-Id: {message_id(event())}\r\n") if jetstream else 0
+        exact += len(f"Nats-Msg-Id: {message_id('out.orders', event())}\r\n") if jetstream else 0
         made.send(attempt(b"x" * (10_001 - exact)))
         assert (await received.next()).outcome is DeliveryOutcome.REFUSED
         made.send(attempt(b"x" * (10_000 - exact)))
@@ -236,6 +240,62 @@ async def test_a_malformed_limit_of_a_server_is_its_fault() -> None:
     async with flooding(port, info, b"PONG\r\n", b" ", 0), sink(port) as (made, received):
         made.send(attempt())
         assert (await received.next()).outcome is DeliveryOutcome.SINK_FAILED
+
+
+@asynccontextmanager
+async def silent_once(silent: int) -> AsyncIterator[tuple[int, list[int]]]:
+    """A server that answers each PING but one of its first connection; its port, and the PINGs of each connection."""
+    pings: list[int] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number = len(pings)
+        pings.append(0)
+        writer.write(INFO)
+        while line := await reader.readline():
+            if line.startswith(b"HPUB"):
+                await reader.readexactly(int(line.split()[-1]) + 2)
+            elif line.startswith(b"PING"):
+                pings[number] += 1
+                writer.write(b"" if (number, pings[number]) == (0, silent) else b"PONG\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1], pings
+
+
+@on_both_loops
+async def test_after_a_missing_confirmation_nothing_counts_as_done_without_one() -> None:
+    """The next PONG would be taken for that of the PING before, and ends what nats-py reads."""
+    async with silent_once(3) as (port, pings), sink(port, timeout=0.2) as (made, received):
+        outcomes = []
+        for number in range(12):
+            made.send(attempt(number=number))
+            outcomes.append((await received.next()).outcome)
+        done = outcomes.count(DeliveryOutcome.DONE)
+    assert (outcomes[0], outcomes[-1], len(pings)) == (DeliveryOutcome.DONE, DeliveryOutcome.DONE, 2)
+    assert DeliveryOutcome.FAILED in outcomes
+    assert done <= sum(pings) - len(pings) - 1, "a PING of each is for the login; one has no answer"
+
+
+@on_both_loops
+async def test_a_server_that_reads_nothing_holds_nobody_up() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(INFO)
+        while not (await reader.readline()).startswith(b"PING"):
+            pass
+        writer.write(b"PONG\r\n")
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1024)
+    async with sink(server.sockets[0].getsockname()[1], timeout=0.2) as (made, received):
+        for number in range(16):
+            made.send(attempt(b"x" * 1_000_000, number))
+        for _ in range(16):
+            assert (await received.next()).outcome is DeliveryOutcome.FAILED
+        await asyncio.wait_for(made.close(0), PATIENCE)
+    server.close()
 
 
 async def test_a_server_that_was_away_gets_the_next_attempt() -> None:

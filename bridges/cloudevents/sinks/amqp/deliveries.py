@@ -10,6 +10,7 @@ from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
 from gateway.amqp.link.outcomes import Accepted, Modified, Outcome, Rejected
 from gateway.errors import UNAUTHORIZED_ACCESS, AmqpError
 
+_ABSENT: Final = "not attached in time"
 PendingAnswer = asyncio.Future[Answer]
 
 
@@ -32,6 +33,7 @@ class Deliveries:
         self._queue: Final[deque[tuple[bytes, PendingAnswer]]] = deque()
         self._sent: Final[dict[PendingAnswer, None]] = {}
         self._link: SendingLink | None = None
+        self._absent = _ABSENT
 
     @property
     def attached(self) -> bool:
@@ -49,7 +51,7 @@ class Deliveries:
         except TimeoutError:
             if self._sent.pop(waiting, self) is None:
                 return Answer(DeliveryOutcome.FAILED, "no outcome in time", reached=False)
-            reason = "no credit in time" if self.attached else "not attached in time"
+            reason = "no credit in time" if self.attached else self._absent
             return Answer(DeliveryOutcome.SINK_FAILED, reason, reached=False)
 
     def pump(self) -> None:
@@ -66,6 +68,10 @@ class Deliveries:
         link.send(data, waiting)
         if self._settled:
             waiting.set_result(DONE)
+
+    def unreachable(self, reason: str = _ABSENT) -> None:
+        """Messages that wait in vain from now on fail for this reason; without one, there is a connection."""
+        self._absent = reason
 
     def link_attached(self, link: SendingLink) -> None:
         """A link is attached."""

@@ -18,6 +18,7 @@ from bridges.cloudevents.sinks.amqp.deliveries import Deliveries
 from bridges.cloudevents.sinks.amqp.local import LocalLink
 from bridges.cloudevents.sinks.amqp.sink import AmqpSender, AmqpSink
 from bridges.cloudevents.sinks.common.dependencies import SinkDependencies
+from bridges.cloudevents.sinks.common.dialer import failure_reason
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.amqp.codec.types import Long, Symbol, Value, ValueMap
 from gateway.amqp.message.durable import durable
@@ -166,7 +167,7 @@ class _DirectSender:
         tls = subscription.sink.scheme == "amqps"
         login = subscription.credential if isinstance(subscription.credential, PlainCredential) else None
         self._connector: Final = _SinkConnector(
-            dependencies, scope, Endpoint(tls, host, port), rule, login, mechanism, deliveries.fail_queued
+            dependencies, scope, Endpoint(tls, host, port), rule, login, mechanism, deliveries
         )
         self._connector.credentials(None, dependencies.certificates.context(rule.tls) if tls else None)
         self._sender: Final = ContainerSender(self._connector, target, deliveries)
@@ -194,7 +195,7 @@ class _SinkConnector(Connector):
         rule: SinkRule,
         login: PlainCredential | None,
         mechanism: str | None,
-        on_login_failure: Callable[[Answer], None],
+        deliveries: Deliveries,
     ) -> None:
         model = ConnectorSection.model_validate({"name": _NAME, "to": (endpoint,), "annotations": "never"})
         super().__init__(
@@ -208,7 +209,7 @@ class _SinkConnector(Connector):
         )
         self._dialer: Final = dependencies.dialer(rule)
         self._may_be_plain: Final = not rule.refuses_plain
-        self._on_login_failure: Final = on_login_failure
+        self._deliveries: Final = deliveries
         self._login: Final = login
         self._mechanisms: Final = (mechanism,) if mechanism else _MECHANISMS if login is not None else ("ANONYMOUS",)
 
@@ -228,6 +229,15 @@ class _SinkConnector(Connector):
             allow_plain_without_tls=self._may_be_plain,
         )
 
+    def unreachable(self, error: Exception) -> None:
+        """Name the reason, as other sinks do."""
+        self._deliveries.unreachable(failure_reason(error))
+
+    def opened(self, connection: Connection) -> None:
+        """See `Connector`."""
+        self._deliveries.unreachable()
+        super().opened(connection)
+
     def unauthenticated(self, connection: Connection, security: Handshake) -> None:
         """Fail the waiting deliveries at once."""
         super().unauthenticated(connection, security)
@@ -235,4 +245,4 @@ class _SinkConnector(Connector):
             answer = Answer(DeliveryOutcome.CREDENTIAL, "the container does not accept the login")
         else:
             answer = Answer(DeliveryOutcome.SINK_FAILED, "the container did not answer the login", reached=False)
-        self._on_login_failure(answer)
+        self._deliveries.fail_queued(answer)

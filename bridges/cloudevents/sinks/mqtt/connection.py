@@ -40,6 +40,7 @@ _PIECE: Final = 65_536
 """Bytes of one read."""
 _TICK: Final = 1.0
 _LOST: Final = Answer(DeliveryOutcome.FAILED, "the connection was lost", reached=False)
+_UNSENT: Final = Answer(DeliveryOutcome.SINK_FAILED, "the connection was lost before the event was sent", reached=False)
 _CLOSED: Final = Answer(DeliveryOutcome.FAILED, "the connection was closed", reached=False)
 _TOO_LATE: Final = Answer(DeliveryOutcome.FAILED, "no answer in time", reached=False)
 OnAnswer = Callable[[Answer], None]
@@ -85,7 +86,7 @@ class MqttConnection:
     def publish(self, message: MqttMessage, on_answer: OnAnswer) -> None:
         """Publish; `on_answer` is called once, later: after PUBACK or PUBCOMP, at QoS 0 when the packet is written."""
         if self.lost:
-            self._loop.call_soon(on_answer, _LOST)
+            self._loop.call_soon(on_answer, _UNSENT)
             return
         properties = b""
         if self._is_v5:
@@ -240,12 +241,12 @@ class MqttConnection:
         self._loop.remove_reader(self._session.socket)
         self._watch_writable(False)
         self._session.socket.close()
-        left = [each.on_answer for each in (*self._unacknowledged.values(), *self._unwritten)]
-        left += [on_answer for _, _, on_answer in self._held]
+        left = [(each.on_answer, answer) for each in (*self._unacknowledged.values(), *self._unwritten)]
+        left += [(on_answer, _UNSENT) for _, _, on_answer in self._held]  # they are not at fault
         for each in (self._unacknowledged, self._unwritten, self._held):
             each.clear()
-        for on_answer in left:
-            on_answer(answer)
+        for on_answer, its in left:
+            on_answer(its)
 
 
 def _outcome(code: int) -> Answer:

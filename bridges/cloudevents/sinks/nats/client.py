@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final, TypeVar
 
@@ -51,6 +52,7 @@ class ConfirmingClient(Client):
         self._ps = _BoundedParser(self, self._budget)
         self._supervisor: Final = supervisor
         self._secured: Final = secured
+        self._dropped = False
         self._current: asyncio.Future[Exception | None] | None = None
         self._next: asyncio.Future[Exception | None] | None = None
         self.confirmations = 0
@@ -80,8 +82,36 @@ class ConfirmingClient(Client):
         self.stats["out_msgs"] += len(frames)
         await self._send_command(b"".join(frames))
 
+    @property
+    def usable(self) -> bool:
+        """Whether more may be published: it is connected, and what the server answers is read."""
+        return self.is_connected and not self._dropped and self._reads
+
+    @property
+    def _reads(self) -> bool:
+        """Whether the library reads: without that, its `flush` returns at once, although nothing is confirmed."""
+        return self._reading_task is not None and not self._reading_task.done()
+
+    def drop(self) -> None:
+        """End the connection at once; a server that reads nothing would hold up the library's `close` forever."""
+        if not self._dropped:
+            self._dropped = True
+            writer = getattr(self._transport, "_io_writer", None)
+            if writer is not None:
+                writer.transport.abort()
+            self._pending, self._pending_data_size = [], 0  # uvloop refuses to write to a socket that is closed
+            self._set_lost()
+            self._supervisor.start(self._close_quietly(), "nats-close")
+
+    async def _close_quietly(self) -> None:
+        with suppress(Error, OSError):
+            await self.close()
+
     async def on_closed(self) -> None:
         """The library's `closed_cb`."""
+        self._set_lost()
+
+    def _set_lost(self) -> None:
         if not self._lost.done():
             self._lost.set_result(None)
 
@@ -103,7 +133,8 @@ class ConfirmingClient(Client):
     async def confirm(self, seconds: int) -> None:
         """Wait until the server has what was published before; raises nats' `Error` or OSError.
 
-        Callers share a PING: while one is on its way, the next waits for all that is published meanwhile.
+        Callers share a PING: while one is on its way, the next waits for all that is published meanwhile. Without an
+        answer the connection ends: a PONG does not tell which PING it is for.
         """
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
@@ -121,13 +152,20 @@ class ConfirmingClient(Client):
                 await asyncio.wait((before,))
             self._current, self._next = result, None
             await self._flush_pending(force_flush=True)  # `flush` writes its PING ahead of what is not written yet
-            await self.unless_lost(self.flush(seconds))
+            await self.unless_lost(self._ping(seconds))
             failure = None
             self.confirmations += 1
         except (Error, OSError) as error:
             failure = error
         finally:
+            if failure is not None:
+                self.drop()
             result.set_result(failure)
+
+    async def _ping(self, seconds: int) -> None:
+        if not self._reads:
+            raise ConnectionClosedError
+        await self.flush(seconds)
 
 
 def header_block(headers: Mapping[str, str]) -> bytes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from nats.errors import Error, FlushTimeoutError, MaxPayloadError, NoServersError
@@ -166,14 +167,20 @@ class NatsSink(ConcurrentSink):
         except MaxPayloadError:
             return _too_large(client)
         except (TimeoutError, FlushTimeoutError):
+            self._supervisor.start(self._leave_unless_alive(client), "nats-confirm")
             return _TOO_LATE
         except (Error, OSError) as error:
             return Answer(DeliveryOutcome.FAILED, _loss_reason(error), reached=False)
 
+    async def _leave_unless_alive(self, client: ConfirmingClient) -> None:
+        """The stream may be slow, or the connection dead without notice: the library would take minutes to tell."""
+        with suppress(Error, OSError):
+            await client.confirm(int(self._target.timeout) + 1)
+
     async def _publish_to_stream(
         self, client: ConfirmingClient, event: CloudEvent, payload: bytes, headers: dict[str, str]
     ) -> Answer:
-        headers["Nats-Msg-Id"] = message_id(event)
+        headers["Nats-Msg-Id"] = message_id(self._target.subject, event)
         if not fits(client, payload, headers):
             raise MaxPayloadError
         try:
@@ -187,8 +194,8 @@ class NatsSink(ConcurrentSink):
 
     async def _connected(self) -> ConfirmingClient:
         async with self._connecting:
-            if self._client is None or not self._client.is_connected:
-                await self._disconnect()
+            if self._client is None or not self._client.usable:
+                self._disconnect()
                 self._client = await self._connect()
             return self._client
 
@@ -206,6 +213,7 @@ class NatsSink(ConcurrentSink):
                         max_reconnect_attempts=1,  # 0 means no limit
                         reconnect_time_wait=0,
                         connect_timeout=int(target.timeout) + 1,
+                        flush_timeout=target.timeout,  # otherwise forever, and a cancellation does not end it
                         error_cb=self._on_error,
                         closed_cb=client.on_closed,
                         name="scopegate",
@@ -229,13 +237,13 @@ class NatsSink(ConcurrentSink):
         if "permissions violation" in str(error).lower():
             self._permission_errors += 1
 
-    async def _disconnect(self) -> None:
-        if self._client is not None and not self._client.is_closed:
-            await self._client.close()
+    def _disconnect(self) -> None:
+        if self._client is not None:
+            self._client.drop()
         self._client = None
 
     async def _release(self) -> None:
-        await self._disconnect()
+        self._disconnect()
 
 
 def _too_large(client: ConfirmingClient) -> Answer:
@@ -248,10 +256,20 @@ def fits(client: ConfirmingClient, payload: bytes, headers: Mapping[str, str]) -
     return size + len(headers) * _HEADER_LINE <= client.max_payload
 
 
-def message_id(event: CloudEvent) -> str:
-    """The id by which JetStream detects duplicates: the same for the same source and id."""
-    name = event.attributes.get("source", "") + _SEPARATOR + event.attributes.get("id", "")
+def message_id(subject: str, event: CloudEvent) -> str:
+    """The id by which JetStream drops repetitions, of an event on one subject: a stream may have several subjects."""
+    name = _SEPARATOR.join((subject, *_identity(event)))
     return hashlib.blake2b(name.encode(), digest_size=_DIGEST).hexdigest()
+
+
+def _identity(event: CloudEvent) -> Iterator[str]:
+    """What tells an event from all others: of a batch, or another one without readable attributes, its place.
+
+    The time belongs to it: ids of wrapped records come again, with other records, if a topic is created again.
+    """
+    if event.attributes:
+        return (event.attributes.get(each, "") for each in ("source", "id", "time"))
+    return map(str, (event.address, event.partition, event.offset, event.timestamp))
 
 
 def _not_connected(error: Exception) -> Answer:

@@ -46,6 +46,10 @@ class Shared(NamedTuple):
         """Whether it can be created now."""
         return (await self.api.ask("POST", PATH, self.proposal())).status == 201
 
+    async def created_before(self) -> bool:
+        """Whether the store says that it is there."""
+        return (await self.api.ask("POST", PATH, self.proposal())).status == 409
+
     async def refused(self) -> bool:
         """Whether changes are refused, and nothing is done."""
         return (await self.api.ask("PUT", AT, self.proposal())).status == 503
@@ -115,6 +119,38 @@ async def test_a_state_that_comes_back_empty_ends_subscriptions_and_says_so(shar
     await shared.write(*range(10, 15))
     await shared.arrive(*range(10, 15))
     assert set(shared.came()) == {*range(5), *range(10, 15)}
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "POST"])
+async def test_nobody_says_that_an_id_is_not_there_while_the_state_is_away(shared: Shared, method: str) -> None:
+    await eventually(shared.created)
+    shared.redis.kill()
+    await eventually(shared.refused)
+    path, body = {  # POST: of an id that another gateway may have deleted
+        "POST": (PATH, shared.proposal()),
+        "PUT": (f"{PATH}/b", {**shared.proposal(), "id": "b"}),
+    }.get(method, (f"{PATH}/b", None))
+    answer = await shared.api.ask(method, path, body)
+    assert (answer.status, answer.json["error"], answer.headers["retry-after"]) == (503, "unavailable", "5")
+    await asyncio.to_thread(shared.redis.start)
+    await eventually(shared.created_before)
+
+
+async def test_a_state_that_stores_nothing_makes_the_gateway_unready(shared: Shared) -> None:
+    async def ready() -> bool:
+        return (await asyncio.to_thread(shared.gateway.get, "/readyz"))[0] == 200
+
+    async def unready() -> bool:
+        return not await ready()
+
+    await eventually(shared.created)
+    shared.redis.command("CONFIG", "SET", "maxmemory", "1")
+    await eventually(unready)
+    assert (await shared.api.ask("PUT", AT, shared.proposal())).status == 503
+    shared.redis.command("CONFIG", "SET", "maxmemory", "0")
+    await eventually(ready)
+    await shared.write(*range(5))
+    await shared.arrive(*range(5))
 
 
 async def test_a_right_that_is_taken_away_under_load_loses_and_moves_nothing(shared: Shared) -> None:

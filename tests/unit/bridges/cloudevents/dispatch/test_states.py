@@ -8,12 +8,12 @@ from functools import partial
 
 import pytest
 
-from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
+from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.dispatch.dispatcher import SubscriptionDispatcher
 from bridges.cloudevents.dispatch.stored.checkpoint_record import BUCKETS
 from bridges.cloudevents.model.values import SinkProtocol, SinkUri
-from tests.support.cloudevents.delivery import ADDRESS, Subscribed, Topic, until
+from tests.support.cloudevents.delivery import ADDRESS, LATEST, Subscribed, Topic, reported, until
 
 NAMES = ("active", "gone", "failing", "held")
 ANSWERS = {
@@ -96,6 +96,18 @@ async def test_a_suspension_keeps_its_time_when_another_gateway_takes_over(
     status = await second.status("gone")
     assert status is not None
     assert status.since == begun
+
+
+async def test_an_end_does_not_blame_the_sink(topic: Topic) -> None:
+    """`maxevents: 503 from the sink`, said the status of one that had got all of its events."""
+    answers = iter((ANSWERS["failing"], DONE))
+    topic.script = lambda attempt: next(answers)
+    dispatcher = topic.dispatcher()
+    await until(lambda: dispatcher.valid)
+    await topic.subscribe(dispatcher, Subscribed("few", config=LATEST._replace(max_events=1)))
+    await topic.produce([("k", "e-1")])
+    status = await reported(dispatcher, "few", lambda status: status.state is DeliveryState.ENDED)
+    assert (status.reason, status.detail) == (Reason.MAX_EVENTS, "")
 
 
 async def test_dead_letters_that_cannot_be_written_are_a_failure(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,6 +163,29 @@ async def test_the_older_of_two_revisions_does_not_come_last() -> None:
     assert here.told.puts == [("one", two.revision, None)]
 
 
+@pytest.mark.parametrize("changes", [0, 1, 2, 3])
+async def test_an_older_copy_applies_also_if_it_has_been_changed_since(changes: int) -> None:
+    """A replica that is promoted has not all; its revisions may have come as far again before it is read."""
+    here, copy = Shared(), MemorySubscriptionStore()
+    limits = SubscriptionLimits(1000, 1000)
+    old = await here.made("one")
+    await here.made("two")
+    await here.book.refresh()
+    for id in ("one", "two"):
+        await copy.create(NAME, id, "billing", document(id), limits)
+    lost = await here.store.replace(NAME, "one", document("one"), old.revision)
+    await here.made("three")
+    await here.book.refresh()
+    here.book._store, here.told.puts = copy, []
+    for number in range(changes):
+        await copy.create(NAME, f"new-{number}", "billing", document(f"new-{number}"), limits)
+    await here.book.refresh()
+    assert lost.revision == 3
+    assert ("one", old.revision, None) in here.told.puts
+    assert [each.stored.revision for each in here.book] == [*range(3, 3 + changes), old.revision, 2]
+    assert here.told.removed == ["three"], "a removal deletes the position"
+
+
 async def test_what_cannot_be_read_keeps_nothing_else_back() -> None:
     here = Shared()
     await here.store.create(NAME, "broken", "billing", b"{}", SubscriptionLimits(1000, 1000))

@@ -57,6 +57,8 @@ def test_reason_codes_of_mqtt(codes: tuple[int, ...], verdict: DeliveryOutcome) 
         (Written.TOO_LARGE, DeliveryOutcome.REFUSED, True),
         (Written.INVALID, DeliveryOutcome.REFUSED, True),
         (Written.DENIED, DeliveryOutcome.CREDENTIAL, True),
+        (Written.LOGIN, DeliveryOutcome.CREDENTIAL, True),
+        (Written.NO_TLS, DeliveryOutcome.SINK_FAILED, False),
         (Written.NO_TOPIC, DeliveryOutcome.SINK_FAILED, True),
         (Written.UNKNOWN, DeliveryOutcome.FAILED, False),
     ],
