@@ -15,8 +15,8 @@ from policies.model.scopes.event_hubs import SharedKey
 
 MOST_TOKENS: Final = 256
 """Tokens of one connection: clients send one for each hub or partition that they use."""
-_LONGEST_WAIT: Final = 3600.0
-"""Seconds until expiries are looked at again; a timer cannot run for years."""
+_LONGEST_WAIT: Final = 60.0
+"""Seconds until expiries are looked at again: the wall clock may be set, or the machine suspended, meanwhile."""
 
 
 class ExpiryTimer(Protocol):

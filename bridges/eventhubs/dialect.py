@@ -193,9 +193,9 @@ class _HubClient:
 
     def _put_token(self, request: NodeRequest, answered: Callable[[RequestAnswer], None]) -> None:
         if (operation := request.text("operation")) != "put-token":
-            raise AmqpError(NOT_IMPLEMENTED, f"{quoted(operation)}: $cbs only knows put-token")
+            raise AmqpError(NOT_IMPLEMENTED, f"the operation is {quoted(operation)}: $cbs only knows put-token")
         if (kind := request.text("type")) not in _SAS:
-            text = f"{quoted(kind)}: only shared access signatures are accepted ({_SAS[0]})"
+            text = f"the type is {quoted(kind)}: only shared access signatures are accepted ({_SAS[0]})"
             raise AmqpError(UNAUTHORIZED_ACCESS, text)
         if not isinstance(request.body, str):
             raise AmqpError(INVALID_FIELD, "the body of put-token must be an amqp-value with the token")

@@ -72,8 +72,11 @@ def verified(text: str, name: str, keys: Mapping[str, SharedKey], now_ms: int) -
     if expiry_ms <= now_ms:
         raise AmqpError(UNAUTHORIZED_ACCESS, "ExpiredToken: the token has expired")
     resource, wanted = resource_of(unquote_plus(fields["sr"])), resource_of(name)
-    if not wanted or _folded(wanted[: len(resource)]) != _folded(resource):
-        raise AmqpError(UNAUTHORIZED_ACCESS, "InvalidAudience: the token is for another resource")
+    if not wanted:
+        raise _invalid("the request needs a name: the resource that the token is sent for")
+    if _folded(wanted[: len(resource)]) != _folded(resource):
+        text = "InvalidAudience: the token is for another resource (sr) than the one in the name of the request"
+        raise AmqpError(UNAUTHORIZED_ACCESS, text)
     return SasToken(wanted, key, expiry_ms)
 
 
@@ -83,7 +86,9 @@ def _folded(resource: Resource) -> Resource:
 
 
 def _fields(text: str) -> dict[str, str]:
-    if len(text) > _LONGEST or text[: len(_PREFIX)].lower() != _PREFIX:
+    if len(text) > _LONGEST:
+        raise _invalid(f"it has more than {_LONGEST} characters")
+    if text[: len(_PREFIX)].lower() != _PREFIX:
         raise _invalid("it is not a shared access signature")
     parts = [part.partition("=") for part in text[len(_PREFIX) :].strip().split("&")]
     fields = {name: value for name, _, value in parts}

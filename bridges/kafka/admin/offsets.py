@@ -27,9 +27,11 @@ class Offsets:
     """Queries to one cluster."""
 
     def __init__(self, settings: ClientSettings) -> None:
+        """Raises `AmqpError` for settings that no client can have."""
         self._bootstrap: Final = settings["bootstrap.servers"]
         self._settings: Final = dict(settings)
-        self._admin: Final = Admin({"log_level": 0, **settings}, timeout=_TIMEOUT, plain=False)
+        with errors.making_client(self._bootstrap):
+            self._admin: Final = Admin({"log_level": 0, **settings}, timeout=_TIMEOUT, plain=False)
 
     def topic(self, name: str) -> Topic:
         """Partitions and identity; NOT_FOUND if the topic does not exist, INTERNAL_ERROR if Kafka does not answer."""

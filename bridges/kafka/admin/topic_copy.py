@@ -25,7 +25,13 @@ from bridges.kafka.common.librdkafka import ClientSettings
 from gateway.errors import INTERNAL_ERROR, AmqpError
 
 _TIMEOUT: Final = 10.0
-_READING: Final[ClientSettings] = {"enable.auto.commit": False, "log_level": 0}
+_READING: Final[ClientSettings] = {
+    "enable.auto.commit": False,
+    "log_level": 0,
+    # Otherwise, Kafka does not tell positions while a transaction that changes them is open. Those of the last one that
+    # was committed are told in either case.
+    "isolation.level": "read_uncommitted",
+}
 T = TypeVar("T")
 Positions = Mapping[int, int]
 """The next offset of a group, by partition."""
@@ -45,7 +51,8 @@ class TopicCopy:
     def __init__(self, settings: ClientSettings) -> None:
         self._settings: Final = dict(settings)
         self._bootstrap: Final = settings["bootstrap.servers"]
-        self._client: Final = AdminClient({"log_level": 0, **settings})
+        with errors.making_client(self._bootstrap):
+            self._client: Final = AdminClient({"log_level": 0, **settings})
 
     def settings(self, topic: str) -> TopicSettings:
         """Partitions, replicas and settings of a topic."""
@@ -79,9 +86,14 @@ class TopicCopy:
 
     def groups(self, patterns: Sequence[str]) -> list[str]:
         """The consumer groups whose names match one of these patterns (`*`, `?`, `[…]`)."""
-        found = self._ask("", lambda: self._client.list_consumer_groups(request_timeout=_TIMEOUT).result(_TIMEOUT + 1))
-        names = sorted(each.group_id for each in found.valid or ())
+        names = sorted(self._ask("", self._listed))
         return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+    def _listed(self) -> list[str]:
+        found = self._client.list_consumer_groups(request_timeout=_TIMEOUT).result(_TIMEOUT + 1)
+        for error in found.errors or ():  # of one broker, whose groups are not among those found
+            raise error
+        return [each.group_id for each in found.valid or ()]
 
     def positions(self, group: str, topic: str, partitions: Iterable[int]) -> Positions:
         """Where a group continues; without partitions of which it has no position."""
@@ -90,11 +102,16 @@ class TopicCopy:
         def committed() -> list[TopicPartition]:
             client = Consumer({**self._settings, **_READING, "group.id": group})
             try:
-                return client.committed(wanted, timeout=_TIMEOUT)
+                found = client.committed(wanted, timeout=_TIMEOUT)
             finally:
                 client.close()
+            for each in found:
+                if each.error is not None:
+                    raise KafkaException(each.error)
+            return found
 
-        return {each.partition: each.offset for each in self._ask(topic, committed) if each.offset >= 0}
+        found = self._ask(topic, committed, f" of the group {group}")
+        return {each.partition: each.offset for each in found if each.offset >= 0}
 
     def commit(self, group: str, topic: str, positions: Positions) -> None:
         """Commit positions of a group that has no members."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -64,6 +66,16 @@ def cause_of(error: KafkaException) -> KafkaError:
     """The error that an exception of the client carries."""
     cause: KafkaError = error.args[0]
     return cause
+
+
+@contextmanager
+def making_client(bootstrap: object) -> Iterator[None]:
+    """Raise `AmqpError` for settings of which no client can be made, such as a key that is not the certificate's."""
+    try:
+        yield
+    except KafkaException as error:
+        text = f"no client of Kafka at {bootstrap} can be made: {cause_of(error).str()}"
+        raise AmqpError(INTERNAL_ERROR, text) from None
 
 
 def link_error(error: KafkaError) -> AmqpError:

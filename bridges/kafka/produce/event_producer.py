@@ -35,7 +35,11 @@ class Written(Enum):
     INVALID = auto()
     """The broker does not take such a record."""
     DENIED = auto()
-    """The login, or what it may do."""
+    """What the login may do."""
+    LOGIN = auto()
+    """The login is not accepted."""
+    NO_TLS = auto()
+    """No connection: a certificate is not accepted, or there is no TLS."""
     NO_TOPIC = auto()
     UNKNOWN = auto()
     """Not written, or perhaps written: no answer in time."""
@@ -58,14 +62,22 @@ _OUTCOMES: Final = {
     KafkaError.INVALID_TIMESTAMP: Written.INVALID,
     KafkaError.TOPIC_AUTHORIZATION_FAILED: Written.DENIED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: Written.DENIED,
-    KafkaError.SASL_AUTHENTICATION_FAILED: Written.DENIED,
-    KafkaError._AUTHENTICATION: Written.DENIED,
+    KafkaError.SASL_AUTHENTICATION_FAILED: Written.LOGIN,
+    KafkaError._AUTHENTICATION: Written.LOGIN,
     KafkaError.UNKNOWN_TOPIC_OR_PART: Written.NO_TOPIC,
     KafkaError._UNKNOWN_TOPIC: Written.NO_TOPIC,
     KafkaError._UNKNOWN_PARTITION: Written.NO_TOPIC,
 }
 _OF_ONE: Final = frozenset((Written.TOO_LARGE, Written.INVALID))
 """What a broker says of a batch because of one of its records."""
+
+_CAUSES: Final = {
+    **{code: outcome for code, outcome in _OUTCOMES.items() if outcome is Written.LOGIN},
+    KafkaError._SSL: Written.NO_TLS,
+}
+"""What a client says of a connection, and records that wait for it are then told."""
+_HANDSHAKE: Final = "state SSL_HANDSHAKE"
+"""In the text of an error of a connection that ended within the TLS handshake."""
 
 
 class EventProducer:
@@ -80,8 +92,8 @@ class EventProducer:
         self._loop: Final = asyncio.get_running_loop()
         self._together: Final = make_client(self._settings, self._on_error)
         self._alone: ProduceClient | None = None
-        self._denied = False
-        """The last thing that the client said was that its login is not accepted."""
+        self._cause: Written | None = None
+        """Why there is no connection, of `_CAUSES`, if that was the last thing that the client said."""
         self._closed = False
         self._timer: asyncio.TimerHandle = self._loop.call_later(_IDLE, self._poll)
 
@@ -107,7 +119,7 @@ class EventProducer:
 
     def on_written(self, contexts: list[_SentRecord]) -> None:
         """See `ProduceOwner`."""
-        self._denied = False
+        self._cause = None
         for record in contexts:
             record.report(EventReport(Written.WRITTEN))
 
@@ -123,8 +135,8 @@ class EventProducer:
 
     def _report_of(self, error: KafkaError) -> EventReport:
         outcome = _OUTCOMES.get(error.code(), Written.UNKNOWN)
-        if outcome is Written.UNKNOWN and self._denied:
-            outcome = Written.DENIED
+        if outcome is Written.UNKNOWN and self._cause is not None:
+            outcome = self._cause
         return EventReport(outcome, error.name())
 
     def _single(self) -> ProduceClient:
@@ -133,7 +145,8 @@ class EventProducer:
         return self._alone
 
     def _on_error(self, error: KafkaError) -> None:
-        self._denied = error.code() in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # it follows the error of the last of them
+            self._cause = Written.NO_TLS if _HANDSHAKE in error.str() else _CAUSES.get(error.code())
 
     def _clients(self) -> list[ProduceClient]:
         return [self._together] if self._alone is None else [self._together, self._alone]

@@ -31,6 +31,10 @@ _TIMEOUT: Final = 30.0
 _TRIES: Final = 3
 _METADATA: Final = 4000
 """Bytes of metadata that Kafka stores with an offset (offset.metadata.max.bytes, 4096 by default)."""
+_SOURCE: Final = "of"
+"""The key of the source in the metadata, beside those of the partitions."""
+_TOPIC: Final = "to"
+"""The key of the topic's id in the metadata."""
 _FRAME: Final = 512
 """Bytes of a batch beside its records, roughly."""
 _BATCH: Final = 1_000_000
@@ -43,6 +47,7 @@ _MOVING: Final = frozenset(
 )
 _OF_SEVERAL: Final = frozenset({KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD})
 """All that librdkafka tells of several records of a batch that the broker refuses, whatever the broker's reason."""
+_SILENT: Final = frozenset({KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT})
 _PAUSE: Final = 0.1
 
 
@@ -58,6 +63,10 @@ class ReplayTarget:
     """The topic's `max.message.bytes`."""
     name: str
     """The name of the replay."""
+    source: str = ""
+    """The log whose events are sent: the progress of a replay of this name is that of one log."""
+    identity: str = ""
+    """The topic's id: another topic of its name has none of the events."""
 
     @property
     def group(self) -> str:
@@ -77,6 +86,12 @@ class ReplayTarget:
         """The number of the writer for a partition of the source."""
         return self.partition_of(source) % self.writers
 
+    def check_identity(self, identity: str) -> None:
+        """Raise `AmqpError` if this is the id of another topic; older versions did not note any."""
+        if identity and self.identity and identity != self.identity:
+            text = f"topic {self.topic} was recreated during the replay {self.name}, so it lacks the events before"
+            raise AmqpError(INTERNAL_ERROR, f"{text}: delete it, create it again, and run the same command")
+
 
 class ReplayProgress(NamedTuple):
     """What a replay has written, as of its last transactions."""
@@ -90,6 +105,8 @@ class ReplayProgress(NamedTuple):
 class _CommittedOffset(NamedTuple):
     next_offsets: dict[int, int]
     written: int
+    source: str = ""
+    identity: str = ""
 
 
 class ProgressReader:
@@ -120,13 +137,21 @@ class ProgressReader:
         return ReplayProgress(offsets, written)
 
     def committed(self) -> list[_CommittedOffset]:
-        """The progress by writer."""
+        """The progress by writer. Raises `AmqpError` if it is that of another log."""
         wanted = [TopicPartition(self._target.topic, number) for number in range(self._target.writers)]
         try:
             found = {each.partition: each for each in _committed(self.consumer, wanted)}
         except KafkaException as error:
             raise _write_error(self._target.topic, errors.cause_of(error)) from None
-        return [_parsed(found[number]) for number in range(self._target.writers)]
+        return [self._checked(_parsed(found[number])) for number in range(self._target.writers)]
+
+    def _checked(self, found: _CommittedOffset) -> _CommittedOffset:
+        name, source = self._target.name, self._target.source
+        if found.source not in ("", source):  # older versions did not note it
+            text = f"the replay {name} to topic {self._target.topic} is one of {found.source}, not of {source}"
+            raise AmqpError(INTERNAL_ERROR, f"{text}: use another --name")
+        self._target.check_identity(found.identity)
+        return found
 
     def close(self) -> None:
         """Close the client."""
@@ -149,8 +174,10 @@ def _committed(consumer: Consumer, wanted: list[TopicPartition]) -> list[TopicPa
 def _parsed(position: TopicPartition) -> _CommittedOffset:
     if position.offset < 0 or not position.metadata:
         return _CommittedOffset({}, 0)
-    offsets = {int(partition): offset for partition, offset in json.loads(position.metadata).items()}
-    return _CommittedOffset(offsets, position.offset)
+    found = json.loads(position.metadata)
+    source, identity = found.pop(_SOURCE, ""), found.pop(_TOPIC, "")
+    offsets = {int(partition): next_ for partition, next_ in found.items()}
+    return _CommittedOffset(offsets, position.offset, source, identity)
 
 
 class StopRequest:
@@ -235,7 +262,8 @@ class ReplayWriter:
     def write(self, records: Sequence[OutgoingColumns], next_offsets: Mapping[int, int]) -> None:
         """Write records and the next offsets of their partitions, all or nothing."""
         count = sum(each.size for each in records)
-        own = _CommittedOffset({**self._own.next_offsets, **next_offsets}, self._own.written + count)
+        offsets = {**self._own.next_offsets, **next_offsets}
+        own = _CommittedOffset(offsets, self._own.written + count, self._target.source, self._target.identity)
         position = self._position(own)
         for last in (False,) * (_TRIES - 1) + (True,):
             try:
@@ -277,7 +305,8 @@ class ReplayWriter:
         return None
 
     def _position(self, own: _CommittedOffset) -> TopicPartition:
-        text = json.dumps(own.next_offsets, separators=(",", ":"))
+        about = {_SOURCE: own.source, _TOPIC: own.identity}
+        text = json.dumps({**own.next_offsets, **about}, separators=(",", ":"))
         if len(text) > _METADATA:
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "the replay has more partitions than Kafka notes the progress of")
         return TopicPartition(self._target.topic, self._number, own.written, metadata=text)
@@ -309,4 +338,9 @@ def _write_error(topic: str, error: KafkaError) -> AmqpError:
     if error.code() in _OF_SEVERAL:
         text = f"refuses records: their times (raise its {settings}), or that they have no key (if it is compacted)"
         return AmqpError(INTERNAL_ERROR, f"topic {topic} {text}")
-    return AmqpError(INTERNAL_ERROR, f"topic {topic} could not be written: {error.str()}")
+    text = f"topic {topic} could not be written"
+    if error.code() in _SILENT:
+        return AmqpError(
+            INTERNAL_ERROR, f"{text}, for Kafka does not answer ({error.str()}): run the same command to continue"
+        )
+    return AmqpError(INTERNAL_ERROR, f"{text}: {error.str()}")

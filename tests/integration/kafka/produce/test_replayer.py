@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,7 +25,7 @@ from bridges.kafka.produce.replayer import (
     fence,
 )
 from gateway.errors import AmqpError
-from tests.support.gateway.process import PATIENCE, wait_until
+from tests.support.gateway.process import PATIENCE, free_port, wait_until
 from tests.support.servers.kafka import ANY_TIME, KafkaBroker
 
 Row = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
@@ -113,6 +115,58 @@ def test_odd_records_are_written_as_they_were(kafka_broker: KafkaBroker, way: No
         writer.close()
         assert seen(where, len(ODD)) == sorted(ODD, key=lambda row: row[0])
         assert fence(where) == ReplayProgress({0: 7}, len(ODD))
+
+
+def test_a_name_is_that_of_the_replays_of_one_log(kafka_broker: KafkaBroker) -> None:
+    """The offsets of another log would have been taken for progress, and its events for written."""
+    with target(kafka_broker) as where:
+        older = ReplayWriter(where, 0)  # of a version that did not note it
+        older.write([values(4)], {0: 4})
+        older.close()
+        orders, payments = replace(where, source="orders (id)"), replace(where, source="payments (id)")
+        writer = ReplayWriter(orders, 0)
+        assert writer.progress == {0: 4}
+        writer.write([values(4)], {0: 8})
+        writer.close()
+        assert fence(orders) == ReplayProgress({0: 8}, 8)
+        said = rf"^the replay {where.name} to topic {where.topic} is one of orders \(id\), not of payments"
+        with pytest.raises(AmqpError) as raised:
+            fence(payments)
+        assert re.search(said, raised.value.description)
+
+
+def progress(of: ReplayTarget) -> ReplayProgress:
+    """What a replay has written; its writers stay as they are."""
+    reader = ProgressReader(of)
+    try:
+        return reader.read()
+    finally:
+        reader.close()
+
+
+def test_a_kafka_that_does_not_answer_is_told_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was `Failed to get committed offsets: Local: Timed out`, when two of three brokers were away."""
+    monkeypatch.setattr(replayer, "_TIMEOUT", 0.1)
+    with pytest.raises(AmqpError) as raised:
+        progress(ReplayTarget({"bootstrap.servers": f"127.0.0.1:{free_port()}"}, "t", 1, 1_000_000, "name"))
+    said = r"^topic t could not be written, for Kafka does not answer \(.*\): run the same command to continue$"
+    assert re.search(said, raised.value.description)
+
+
+def test_a_topic_that_is_recreated_during_a_replay_is_told_to_the_next_run(kafka_broker: KafkaBroker) -> None:
+    """The progress was that of the old topic, whose events are gone; one that is created once more has none of it."""
+    with target(kafka_broker) as where:
+        first, second = replace(where, identity="first"), replace(where, identity="second")
+        writer = ReplayWriter(first, 0)
+        writer.write([values(4)], {0: 4})
+        writer.close()
+        assert progress(first) == ReplayProgress({0: 4}, 4)
+        with pytest.raises(AmqpError) as raised:
+            progress(second)
+        said = f"topic {where.topic} was recreated during the replay {where.name}, so it lacks the events before"
+        assert raised.value.description == f"{said}: delete it, create it again, and run the same command"
+        kafka_broker.recreate(where.topic, where.partitions)
+        wait_until(lambda: progress(replace(where, identity="third")) == ReplayProgress({}, 0), "no progress")
 
 
 def test_the_later_of_two_writers_fences_the_earlier(kafka_broker: KafkaBroker, way: None) -> None:

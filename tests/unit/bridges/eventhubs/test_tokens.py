@@ -51,18 +51,24 @@ def test_a_token_opens_what_it_was_put_for() -> None:
         (sas(HUB).replace("skn=app", "skn=nobody"), "InvalidSignature"),
         (sas(HUB).replace("orders", "letters"), "InvalidSignature"),
         (sas(HUB, seconds=-1), "ExpiredToken"),
-        (sas("sb://gateway.example/letters"), "InvalidAudience"),
+        (sas("sb://gateway.example/letters"), "InvalidAudience: the token is for another resource (sr)"),
         (sas(f"{HUB}/Partitions/1"), "InvalidAudience"),
         (sas(HUB) + "&se=9999999999", "MalformedToken"),
         (sas(HUB).replace("se=", "se=x"), "MalformedToken"),
         ("SharedAccessSignature sr=a&sig=b&se=1", "MalformedToken"),
         ("eyJhbGciOiJub25lIn0.e30.", "MalformedToken"),
-        ("", "MalformedToken"),
-        ("SharedAccessSignature " + "x" * 10_000, "MalformedToken"),
+        ("", "MalformedToken: it is not a shared access signature"),
+        ("SharedAccessSignature " + "x" * 10_000, "MalformedToken: it has more than 8192 characters"),
     ],
 )
 def test_an_invalid_token_opens_nothing(text: str, said: str) -> None:
     assert refused(text).startswith(said)
+
+
+@pytest.mark.row("EH-2")
+def test_a_token_is_sent_for_a_resource() -> None:
+    with pytest.raises(AmqpError, match="the request needs a name"):
+        verified(sas("sb://gateway.example/"), "", RING, now())
 
 
 @pytest.mark.row("EH-5")
@@ -163,6 +169,17 @@ def test_links_end_at_the_expiry_of_their_token(tokens: Authorization, timers: T
     assert other.ended is None
     with pytest.raises(AmqpError):
         tokens.user(("orders",))
+
+
+@pytest.mark.row("EH-4")
+def test_a_clock_that_is_set_forward_does_not_keep_links_of_expired_tokens(timers: Timers) -> None:
+    ahead = 0
+    tokens = Authorization(RING, lambda: timers.ms + ahead, timers.later)
+    tokens.put(sas(HUB, seconds=3600), HUB)
+    link = depend(tokens)
+    ahead = 3600 * 1000
+    timers.advance(61)
+    assert link.ended is not None
 
 
 @pytest.mark.row("EH-4")

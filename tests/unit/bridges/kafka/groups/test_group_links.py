@@ -14,8 +14,8 @@ from bridges.kafka.groups.ownership import PartitionOwnership, ShardProcess
 from bridges.kafka.groups.shared import SharedMember
 from bridges.kafka.links.redelivery_queue import OpenRetirements
 from bridges.kafka.records.event import EncodedEvent
+from gateway.amqp.link.dispositions import SettledRetirement
 from gateway.amqp.link.outcomes import ACCEPTED
-from gateway.amqp.link.sender_link import SettledRetirement
 from gateway.amqp.link.state import DetachKind
 from gateway.errors import DETACH_FORCED, STOLEN, AmqpError
 from gateway.state.leases.lease import Lease, LeaseRequest, RevocationReason
