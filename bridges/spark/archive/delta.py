@@ -20,8 +20,9 @@ import pyarrow.parquet as pq
 from bridges.spark.archive.contents.file_layout import ENTRIES, READ_DDL
 from bridges.spark.archive.manifest.commits import Commit, File, folder_of
 from bridges.spark.archive.manifest.history import History
+from bridges.spark.archive.storage.paths import unreadable
 from bridges.spark.archive.store import Archive, file_url
-from bridges.spark.errors import PipelineError, sentence
+from bridges.spark.errors import Damaged, PipelineError, sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,7 +140,7 @@ def _statistics(path: Path) -> dict[str, object]:
         with pq.ParquetFile(path) as file:
             footer = file.metadata
     except (OSError, ValueError) as error:
-        raise PipelineError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+        raise unreadable(path, error) from None
     least: dict[str, int] = {}
     most: dict[str, int] = {}
     for name in _STATISTICS:
@@ -196,8 +197,10 @@ def _read_log(log: Path) -> tuple[set[str], int]:
     for path in versions:
         try:
             actions = [json.loads(line) for line in path.read_text().splitlines() if line]
-        except (OSError, ValueError):
-            raise PipelineError(f"{path} is not a version of a Delta table") from None
+        except OSError as error:
+            raise PipelineError(sentence(error)) from None
+        except ValueError:
+            raise Damaged(f"{path} is not a version of a Delta table") from None
         for action in actions:
             if "add" in action:
                 files.add(unquote(action["add"]["path"]))
@@ -217,7 +220,7 @@ def _checkpoint(log: Path) -> tuple[int, set[str], int]:
         with pq.ParquetFile(paths[-1]) as file:  # as structs, which `read_table` would flatten
             rows = file.read(columns=["add.path", "txn.appId", "txn.version"]).to_pylist()
     except (OSError, ValueError) as error:
-        raise PipelineError(f"{paths[-1]} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+        raise unreadable(paths[-1], error) from None
     files = {unquote(row["add"]["path"]) for row in rows if row["add"]}
     latest = [row["txn"]["version"] for row in rows if row["txn"] and row["txn"]["appId"] == APPLICATION]
     return int(paths[-1].name.split(".")[0]), files, max(latest, default=0)

@@ -9,8 +9,9 @@ from there: it adds what a killed job left out, and nothing twice. Uses pyiceber
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,15 +22,17 @@ import pyarrow.parquet as pq
 from bridges.spark.archive.contents.file_layout import STORED
 from bridges.spark.archive.manifest.commits import File
 from bridges.spark.archive.manifest.history import History
-from bridges.spark.archive.storage.paths import StoragePath, readable, write_whole
+from bridges.spark.archive.storage.paths import StoragePath, readable, unreadable, write_whole
 from bridges.spark.archive.storage.s3 import ObjectPath
 from bridges.spark.archive.store import Archive, file_url
+from bridges.spark.archive.writers.objects import FORGOTTEN
 from bridges.spark.errors import PipelineError, sentence
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.memory import InMemoryCatalog
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
 
 FOLDER: Final = "_iceberg"
 HINT: Final = "version-hint.text"
@@ -53,13 +56,13 @@ def is_iceberg(archive: Archive) -> bool:
 
 
 def iceberg_commit(archive: Archive) -> int:
-    """The last commit that the table includes. Raises `PipelineError`."""
+    """The last commit that the table includes; 0 if there is no table. Raises `PipelineError`."""
     path = _metadata(archive) / HINT
     try:
         return int(path.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):
         return 0
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise PipelineError(f"{path} cannot be read: {sentence(error)}") from None
 
 
@@ -81,23 +84,38 @@ class IcebergTable:
         except ImportError as error:
             raise PipelineError(f"{error.name} is not installed: pip install 'scopegate[iceberg]'") from None
         self._archive: Final = archive
+        self._seen = False
 
     def follow(self) -> None:
-        """Add what the table lacks, as one snapshot. Raises `PipelineError`."""
+        """Add what the table lacks, as one snapshot. Raises `PipelineError`.
+
+        The first call also makes a table anew that cannot be continued, and removes files that killed jobs have left.
+        """
         try:
             history, latest = self._archive.readable(), iceberg_commit(self._archive)
-            if history.number > latest:
+            if history.number > latest or (latest and not self._seen):
                 self._add(history, latest)
+            self._seen = True
         except PipelineError:
             raise
         except Exception as error:  # from pyiceberg or the storage
             raise PipelineError(f"{self._archive.path} as an Iceberg table: {sentence(error)}") from error
 
     def _add(self, history: History, latest: int) -> None:
+        if _misfit(self._archive, latest) is not None:
+            latest = 0
+        table = _opened(self._archive, latest)
+        expired = False
+        if history.number > latest:
+            self._commit(table, history, latest)
+            expired = _expire(table)
+            self._keep(table.metadata.model_dump_json(), history.number)
+        if expired or not latest or not self._seen:
+            _remove_unused(self._archive, table, anew=not latest)
+
+    def _commit(self, table: Table, history: History, latest: int) -> None:
         from pyiceberg.expressions import AlwaysFalse, AlwaysTrue
 
-        catalog = _catalog(self._archive)
-        table = _opened(self._archive, catalog, latest)
         gone, fresh = _changes(history, latest)
         if gone or fresh:
             with table.transaction() as transaction:
@@ -108,8 +126,6 @@ class IcebergTable:
                         snapshot.delete_data_file(_data_file(self._archive, table, file, written=False))
                     for file in fresh:
                         snapshot.append_data_file(_data_file(self._archive, table, file))
-        _expire(table)
-        self._keep(table.metadata.model_dump_json(), history.number)
 
     def _keep(self, text: str, number: int) -> None:
         """Publish this state of the table, and remove old and unfinished ones."""
@@ -127,6 +143,49 @@ class IcebergTable:
                 path.unlink(missing_ok=True)  # intermediate files of pyiceberg
         for old in sorted(versions)[:-_KEPT]:
             _version(self._archive, old).unlink(missing_ok=True)
+
+
+def _remove_unused(archive: Archive, table: Table, *, anew: bool) -> None:
+    """Remove expired files, those that killed jobs have left, and those of a former table if this one was made `anew`.
+
+    In an object store, a job that hangs may still publish its files: other than a former table's, they stay for a day.
+    """
+    there: list[StoragePath] = list(_metadata(archive).glob("*"))
+    used = {path for snapshot in table.metadata.snapshots for path in _lists(snapshot, table)}
+    for path in there:
+        if path.name.endswith(".avro"):
+            unused = file_url(path) not in used
+        elif path.name.endswith(".metadata.json"):
+            unused = str(table.metadata.table_uuid).encode() not in path.read_bytes()
+        else:
+            unused = path.name != HINT
+        if unused and (anew or isinstance(path, Path) or path.stat().st_ctime + FORGOTTEN <= time.time()):
+            path.unlink(missing_ok=True)
+
+
+def _lists(snapshot: Snapshot, table: Table) -> set[str]:
+    """The manifest list of a snapshot, and its manifests."""
+    return {snapshot.manifest_list, *(each.manifest_path for each in snapshot.manifests(table.io))}
+
+
+def _misfit(archive: Archive, latest: int) -> str | None:
+    """Why the table as of a commit cannot be continued, if so. Raises `OSError`."""
+    if not latest:
+        return "is missing"
+    try:
+        found = json.loads(_version(archive, latest).read_bytes())
+        location, properties = found["location"], found["properties"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return f"lacks its metadata, or they are broken ({_version(archive, latest).name})"
+    if location != _location(archive):
+        return f"is that of {location}, whose files it has"
+    if not _METRICS.items() <= properties.items():
+        return "is of an older version, and may have keys and properties in its metadata"
+    return None
+
+
+def _location(archive: Archive) -> str:
+    return f"{file_url(archive.path)}/{FOLDER}"
 
 
 def _changes(history: History, latest: int) -> tuple[list[File], list[File]]:
@@ -156,8 +215,9 @@ def _properties(archive: Archive) -> Mapping[str, str]:
     return catalog_properties(archive.path)
 
 
-def _opened(archive: Archive, catalog: InMemoryCatalog, latest: int) -> Table:
+def _opened(archive: Archive, latest: int) -> Table:
     """The table as of a commit, or a new one."""
+    catalog = _catalog(archive)
     catalog.create_namespace(_NAME[:1])
     if latest:
         return catalog.register_table(_NAME, file_url(_version(archive, latest)))
@@ -174,8 +234,7 @@ def _opened(archive: Archive, catalog: InMemoryCatalog, latest: int) -> Table:
     ]
     names = create_mapping_from_schema(schema).model_dump_json()  # files have no column ids
     settings = {"schema.name-mapping.default": names, "commit.manifest-merge.enabled": "true", **_METRICS}
-    place = f"{file_url(archive.path)}/{FOLDER}"
-    return catalog.create_table(_NAME, schema, place, PartitionSpec(*parts), properties=settings)
+    return catalog.create_table(_NAME, schema, _location(archive), PartitionSpec(*parts), properties=settings)
 
 
 def _data_file(archive: Archive, table: Table, file: File, *, written: bool = True) -> DataFile:
@@ -205,7 +264,7 @@ def _statistics(archive: Archive, table: Table, file: File) -> dict[str, object]
     )
 
     path = archive.path / file.path
-    with pq.ParquetFile(readable(path)) as found:
+    with _parquet(path) as found:
         if "entries" not in found.schema_arrow.names:
             raise PipelineError(f"{path} is of an older version: scopegate pipeline compact rewrites such files")
         plan = compute_statistics_plan(table.schema(), {**table.properties, **_METRICS})
@@ -216,21 +275,20 @@ def _statistics(archive: Archive, table: Table, file: File) -> dict[str, object]
     return made
 
 
-def _expire(table: Table) -> None:
-    """Expire old snapshots, and remove their manifest lists and manifests."""
+def _parquet(path: StoragePath) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(readable(path))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+
+
+def _expire(table: Table) -> bool:
+    """Expire old snapshots, if there are many. Returns whether there were."""
     snapshots = sorted(table.metadata.snapshots, key=lambda each: each.sequence_number or 0)
     if len(snapshots) <= 2 * _KEPT:
-        return
-    kept = snapshots[-_KEPT:]
+        return False
     table.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in snapshots[:-_KEPT]]).commit()
-    used = {each.manifest_list for each in kept}
-    used |= {each.manifest_path for snapshot in kept for each in snapshot.manifests(table.io)}
-    for snapshot in snapshots[:-_KEPT]:
-        paths = {each.manifest_path for each in snapshot.manifests(table.io)} | {snapshot.manifest_list}
-        for path in paths - used:
-            with suppress(FileNotFoundError):
-                table.io.delete(path)
-            used.add(path)
+    return True
 
 
 # -- checking
@@ -241,6 +299,8 @@ def iceberg_problems(archive: Archive, history: History) -> list[str]:
     if not is_iceberg(archive):
         return []
     latest = iceberg_commit(archive)
+    if (why := _misfit(archive, latest)) is not None:
+        return [f"the Iceberg table {why}: the next job of the archive makes it again"]
     if latest < history.number - 1:
         return [f"the Iceberg table has commits up to {latest} only: the next job of the archive adds the others"]
     if latest != history.number:

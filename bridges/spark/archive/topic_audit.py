@@ -23,6 +23,7 @@ from bridges.spark.archive.removals import Removals
 from bridges.spark.archive.row_samples import differences, file_spans
 from bridges.spark.archive.store import Archive
 from bridges.spark.errors import PipelineError
+from bridges.spark.kafka_settings import RenewedClient
 from gateway.errors import AmqpError
 
 Spans = Sequence[tuple[int, int]]
@@ -62,7 +63,7 @@ def compare_topics(
 ) -> Iterator[TopicVerdict]:
     """Compare with topics (topic: address), `sample` records of each partition. Raises `PipelineError`."""
     found, removals = _partitions(archive, set(topics.values()))
-    offsets = Offsets(settings)
+    offsets = RenewedClient(settings, Offsets).current()
     for topic, address in topics.items():
         own = {partition: each for (name, partition), each in found.items() if name == address}
         if not own:

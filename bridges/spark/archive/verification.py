@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -25,6 +26,9 @@ from bridges.spark.archive.store import MANIFEST, Archive
 from bridges.spark.archive.unknown_files import unknown_files
 from bridges.spark.errors import PipelineError
 from gateway.plural import counted
+
+_TRIES: Final = 5
+"""How often a check starts in an archive whose files are being replaced."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +49,26 @@ class VerifyVerdict:
 
 
 def verify(archive: Archive) -> VerifyVerdict:
-    """Check files and manifest for missing and duplicate offsets. Raises `PipelineError` if there is no archive."""
-    history = archive.readable()
-    audit = _Audit(archive, history)
-    for commit in history.commits():
-        audit.add(commit)
-    return audit.verdict()
+    """Check files and manifest for missing and duplicate offsets.
+
+    Starts again if another job replaces files meanwhile. Raises `PipelineError` if that happens each time, or if there
+    is no archive.
+    """
+    for _ in range(_TRIES):
+        with suppress(_Replaced):
+            history = archive.readable()
+            audit = _Audit(archive, history)
+            for commit in history.commits():
+                audit.add(commit)
+            return audit.verdict()
+    raise PipelineError(
+        f"other jobs keep replacing files of {archive.path} while they are verified: try again after compact, expire "
+        f"or erase"
+    )
+
+
+class _Replaced(Exception):
+    """A file that was live when the check began is gone, as a later commit says."""
 
 
 class _Audit:
@@ -99,23 +117,35 @@ class _Audit:
             self._found.append(f"the checkpoint of commit {number} is not what the commits up to it add up to")
 
     def _file_problems(self, commit: Commit, live: Sequence[File]) -> list[str]:
-        found = []
-        for file in live:
-            path = self._archive.path / file.path
-            if not path.exists():
-                found.append(f"{path} is missing")
-            elif path.stat().st_size != file.bytes or digest(path) != file.sha256:
-                found.append(f"{path} is not the file that was committed: its bytes changed")
+        found = [problem for file in live if (problem := self._file_problem(file)) is not None]
         if found:
+            self._check_current(live)
             return found
         try:
             counts = count_files((file.address, self._archive.path / file.path) for file in live)
         except PipelineError as error:
+            self._check_current(live)
             return [str(error)]
         self._present.update({key: each.rows for key, each in counts.items()})
         if commit.ranges and len(live) == len(commit.files):
             return row_differences(commit.ranges, counts)
         return _duplicates(counts)
+
+    def _file_problem(self, file: File) -> str | None:
+        path = self._archive.path / file.path
+        try:
+            if path.stat().st_size == file.bytes and digest(path) == file.sha256:
+                return None
+        except FileNotFoundError:
+            return f"{path} is missing"
+        return f"{path} is not the file that was committed: its bytes changed"
+
+    def _check_current(self, files: Sequence[File]) -> None:
+        """Raise `_Replaced` if one of these files of a commit is not live any more."""
+        folders = {file.folder for file in files}
+        now = {file.path for _, file in self._archive.history().live_files(folders.__contains__)}
+        if any(file.path not in now for file in files):
+            raise _Replaced
 
     def verdict(self) -> VerifyVerdict:
         """The result."""

@@ -116,7 +116,7 @@ def expire(archive: ArchiveText, before: date, address: str | None, dry_run: boo
         store = _opened(archive, address, dry_run=dry_run)
         found = removal.plan_expiry(store, before, address)
         if _confirmed(found, "delete", dry_run=dry_run, yes=yes):
-            _print(removal.expire(store, found), "deleted")
+            _print(store, removal.expire(store, found), "deleted")
 
 
 @click.command(epilog=EXIT_CODES)
@@ -143,7 +143,7 @@ def erase(
         store = _opened(archive, address, dry_run=dry_run)
         found = list(removal.plan_erasure(store, wanted, address))
         if _confirmed(found, "erase", dry_run=dry_run, yes=yes):
-            _print(removal.erase(store, wanted, found), "erased")
+            _print(store, removal.erase(store, wanted, found), "erased")
 
 
 def _opened(path: ArchiveText, address: str | None, *, dry_run: bool) -> Archive:
@@ -181,10 +181,16 @@ def _confirmed(found: list[Removal], verb: str, *, dry_run: bool, yes: bool) -> 
     return yes or click.confirm(f"{verb} {counted(total, 'event')} for ever?", abort=True)
 
 
-def _print(commits: Iterable[Commit], verb: str) -> None:
+def _print(store: Archive, commits: Iterable[Commit], verb: str) -> None:
     for commit in commits:
         rows = sum(each.rows for each in commit.removed)
         click.echo(f"commit {commit.number}: {counted(rows, 'event')} of {_named(commit.replaced[0])} {verb}")
+    if store.writer.keeps_versions:
+        click.echo(
+            "the bucket keeps versions of objects: the noncurrent ones may have these events until a lifecycle rule "
+            "deletes them, or you do",
+            err=True,
+        )
 
 
 def _files(count: int, size: int) -> str:

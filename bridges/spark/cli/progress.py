@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -13,6 +14,8 @@ from bridges.spark.report.page import format as words
 from gateway.plural import counted
 
 if TYPE_CHECKING:
+    from bridges.spark.archive.contents.ranges import Range
+    from bridges.spark.archive.manifest.commits import Commit
     from bridges.spark.archive.monitoring.metrics import ArchiveMetrics
     from bridges.spark.archive.monitoring.progress import ArchiveProgress
 
@@ -39,8 +42,8 @@ class ArchiveReporter:
             click.echo(f"{_RENEW}{as_text(progress)}", nl=False)
         else:
             click.echo(as_text(progress))
-        if (unknown := progress.commit.unknown) and not self._as_json:
-            self._line(f"commit {progress.commit.number}: {unknown_mappings(unknown)}")
+        for text in () if self._as_json else _warnings(progress.commit):
+            self._line(f"commit {progress.commit.number}: {text}")
 
     def idle(self) -> None:
         """Do nothing: idle steps show only in the metrics."""
@@ -61,6 +64,19 @@ class ArchiveReporter:
 
     def _line(self, text: str) -> None:
         click.echo(f"{_RENEW}{text}" if self._terminal else text, err=True)
+
+
+def _warnings(commit: Commit) -> Iterator[str]:
+    """What the operator has to know about a commit."""
+    if commit.unknown:
+        yield unknown_mappings(commit.unknown)
+    for each in _lost(commit):
+        span = f"offsets {each.start} to {each.end - 1}"
+        yield f"{each.address}, partition {each.partition}: {span} were lost before they were archived"
+
+
+def _lost(commit: Commit) -> list[Range]:
+    return [each for each in commit.ranges if each.gap_reason]
 
 
 def as_text(progress: ArchiveProgress) -> str:
@@ -95,4 +111,5 @@ def as_json(progress: ArchiveProgress) -> dict[str, object]:
         "behind_events": progress.behind_events,
         "behind_seconds": None if progress.behind_seconds is None else round(progress.behind_seconds, 3),
         "unknown_mappings": commit.unknown,
+        "lost_offsets": sum(each.end - each.start for each in _lost(commit)),
     }

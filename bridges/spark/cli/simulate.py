@@ -144,16 +144,16 @@ def _run(policies: tuple[CompiledPolicy, CompiledPolicy], options: _Options) -> 
 def _simulated(
     spark: SparkSession, policies: tuple[CompiledPolicy, CompiledPolicy], options: _Options, selection: ArchiveSelection
 ) -> SimulationOutcome:
-    from bridges.spark.simulate import job
+    from bridges.spark.simulate import job, journal_checks
     from bridges.spark.simulate.policy_diff import NOTHING
 
     cases: DataFrame | None = None
     known, lost = NOTHING, 0
     if options["journal"]:
         rows = job.journal_rows(spark, options["journal"], options["since"])
-        rows = job.between(rows, _milliseconds(options["since"]), _milliseconds(options["until"]))
-        lost = job.check(rows, skip_bad=options["skip_bad"])
-        rows = job.sound(rows)
+        rows = journal_checks.between(rows, _milliseconds(options["since"]), _milliseconds(options["until"]))
+        lost = journal_checks.check(rows, skip_bad=options["skip_bad"])
+        rows = journal_checks.sound(rows)
         known = job.known_of(rows)
         cases = job.journal_cases(rows)
     for path in options["messages"]:

@@ -125,7 +125,6 @@ def _archive(
     with running("archive", engine, jar_sets) as (spark, stop):
         followers = [DeltaLog(spark, archive).follow] if DELTA in jar_sets else []
         followers += [table.follow] if table else []
-        followers += [watch] if watch else []
 
         def follow() -> None:
             for each in followers:
@@ -139,7 +138,7 @@ def _archive(
         )
         done = job.run(
             spark, archive, origin, bounds, observer=observer, meter=ProgressMeter(time.monotonic, time.time),
-            outages=outages, over=over, stopped=stop.is_set, follow=follow,
+            outages=outages, over=over, stopped=stop.is_set, follow=follow, watch=watch or (lambda: None),
         )  # fmt: skip
     if every is None and not done:
         raise Stopped("stopped before the end of the logs: run the same command to continue")

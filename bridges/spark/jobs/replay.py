@@ -22,7 +22,7 @@ from bridges.spark.errors import PipelineError, Stopped, sentence
 from bridges.spark.jobs.running import running, stopping
 from bridges.spark.kafka_settings import portable_settings
 from bridges.spark.replay import job as replaying
-from bridges.spark.replay.pace import Pace
+from bridges.spark.replay.pace import Pace, SpacedReports
 from bridges.spark.replay.positions import moved_groups, offset_maps, write_map
 from bridges.spark.session import LOCAL, SparkEngine
 from gateway.errors import AmqpError
@@ -63,15 +63,15 @@ def replay_to_topic(
     try:
         if create and state is not None:
             TopicCopy(settings).create(topic, state.like())
-        target = replay_target(settings, topic, name or replay_name(path, selection, topic))
+        called = name or replay_name(path, selection, topic)
+        target = replay_target(settings, topic, called, replaying.source_of(archive, selection))
         fence(target)  # errors there are reported before Spark starts
     except AmqpError as error:
         raise PipelineError(error.description) from None
     with running("replay", engine) as (spark, stop):
         sent = replaying.write_records(spark, archive, selection, target, rate=rate, stop=stop, on_progress=on_progress)
-    _check_stopped(stop, sent)
-    if groups or offset_map is not None:
-        _restore(archive, selection, settings, topic, chosen, offset_map)
+    _check_end(target, settings, stop, sent)
+    _restore(archive, selection, settings, topic, chosen, offset_map)
     return sent
 
 
@@ -99,6 +99,8 @@ def _restore(
     groups: Mapping[str, Mapping[int, int]],
     offset_map: Path | None,
 ) -> None:
+    if not groups and offset_map is None:
+        return
     maps = offset_maps(archive, selection, settings, topic)
     try:
         if offset_map is not None:
@@ -112,10 +114,20 @@ def _restore(
         raise PipelineError(error.description) from None
 
 
-def replay_target(settings: Mapping[str, str], topic: str, name: str) -> ReplayTarget:
-    """The topic that a replay of this name writes to. Raises `AmqpError` and `PipelineError`."""
+def _check_end(target: ReplayTarget, settings: Mapping[str, str], stop: threading.Event, sent: int) -> None:
+    """Raise `PipelineError` if the topic is not the one that it was at the start, or if the run was stopped."""
+    try:
+        target.check_identity(Offsets(settings).topic(target.topic).identity or "")
+    except AmqpError as error:
+        raise PipelineError(error.description) from None
+    _check_stopped(stop, sent)
+
+
+def replay_target(settings: Mapping[str, str], topic: str, name: str, source: str) -> ReplayTarget:
+    """The topic that a replay of this name and source writes to. Raises `AmqpError` and `PipelineError`."""
     found = Offsets(settings).topic(topic)
-    return ReplayTarget(portable_settings(settings), topic, found.partitions, found.max_bytes, name)
+    own = portable_settings(settings)
+    return ReplayTarget(own, topic, found.partitions, found.max_bytes, name, source, found.identity or "")
 
 
 def replay_to_address(
@@ -138,14 +150,16 @@ def replay_to_address(
 
     read = read_options(options)
     called = name or replay_name(path, selection, f"{read.endpoint} {read.address}")
+    if "/" in called:
+        raise PipelineError(f"--name: {called!r} is the name of a file beside the archive: use no slash")
     archive = Archive(path)
     replaying.check(archive, selection)
     if dry_run:
         return replaying.count(archive, selection)
-    target = AmqpTarget(read, path / REPLAYS / f"{called}.json")
+    target = AmqpTarget(read, path / REPLAYS / f"{called}.json", replaying.source_of(archive, selection))
     with stopping() as (stop, _):
         pace = Pace(rate, time.monotonic, lambda seconds: _pause(stop, seconds), stop.is_set)
-        sent = replaying.send_messages(archive, selection, target, pace, on_progress)
+        sent = replaying.send_messages(archive, selection, target, pace, SpacedReports(on_progress, time.monotonic))
     _check_stopped(stop, sent)
     return sent
 

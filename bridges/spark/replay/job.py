@@ -21,6 +21,7 @@ from bridges.spark.archive.store import Archive, Commit
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.replay.pace import Pace
 from bridges.spark.replay.plan import Layer, TaskShare, layers, share, source_files
+from bridges.spark.replay.selection import RowSelection
 from bridges.spark.replay.task import ReplayJob, run_all, selected_rows
 from gateway.errors import AmqpError
 
@@ -37,11 +38,12 @@ class ReplayAddress(Protocol):
 
     @property
     def progress(self) -> Mapping[int, int]: ...
-    def write(self, rows: pa.RecordBatch) -> None: ...
+    def write(self, rows: pa.RecordBatch, stopped: Callable[[], bool], on_progress: Callable[[int], None]) -> int: ...
 
 
 def check(archive: Archive, selection: ArchiveSelection) -> list[Layer]:
-    """The files with the selected events. Raises `PipelineError` if the archive has none."""
+    """The files with the selected events. Raises `PipelineError` if the archive has none, or for an invalid filter."""
+    RowSelection(selection, {})  # an invalid filter is told before Spark starts
     if len(selection.addresses) != 1:
         raise PipelineError("name one address of the archive to replay (--from)")
     (address,), commits = selection.addresses, archive.placed()
@@ -49,6 +51,13 @@ def check(archive: Archive, selection: ArchiveSelection) -> list[Layer]:
         raise PipelineError(f"the archive has no events of {address} ({_addresses(commits)})")
     check_offsets(commits, address, selection.offsets)
     return layers(source_files(commits, address, selection.dates(), selection.offsets))
+
+
+def source_of(archive: Archive, selection: ArchiveSelection) -> str:
+    """A name of the log whose events are selected; a replay of another log has other progress."""
+    (address,) = selection.addresses
+    logs = {end.identity for (name, _), end in archive.readable().ends.items() if name == address and end.identity}
+    return f"{address} ({', '.join(sorted(logs))})" if logs else address
 
 
 def _addresses(commits: list[Commit]) -> str:
@@ -69,7 +78,10 @@ def send_messages(
     pace: Pace,
     on_progress: Callable[[int], None],
 ) -> int:
-    """Send the selected messages that were not sent by earlier runs; returns their number. Raises `PipelineError`."""
+    """Send the selected messages that were not sent by earlier runs; returns their number.
+
+    `on_progress` is called with the number so far. Raises `PipelineError`.
+    """
     sent = 0
     found = check(archive, selection)
     for batch in selected_rows(archive.path, found, selection, target.progress, _MESSAGE):
@@ -77,10 +89,12 @@ def send_messages(
             if not pace.wait(sent):
                 return sent
             rows = with_messages(batch.slice(first, pace.batch))
-            target.write(rows)
-            sent += len(rows)
-            on_progress(sent)
+            sent += target.write(rows, pace.stopped, partial(_add, on_progress, sent))
     return sent
+
+
+def _add(on_progress: Callable[[int], None], before: int, sent: int) -> None:
+    on_progress(before + sent)
 
 
 def write_records(

@@ -1,4 +1,4 @@
-"""The rate limit of a replay."""
+"""The rate limit of a replay, and how often it tells of its progress."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Final
 _STEP: Final = 0.5
 """Seconds between two checks whether to stop."""
 _BATCH: Final = 20_000
+_EACH: Final = 1.0
+"""Seconds between two reports."""
 
 
 @dataclass
@@ -41,3 +43,19 @@ class Pace:
                 return True
             self.sleep(min(left, _STEP))
         return False
+
+
+class SpacedReports:
+    """Passes on what is told, at most once a second."""
+
+    def __init__(self, tell: Callable[[int], None], clock: Callable[[], float]) -> None:
+        """`clock` returns seconds."""
+        self._tell: Final = tell
+        self._clock: Final = clock
+        self._due = clock() + _EACH
+
+    def __call__(self, sent: int) -> None:
+        """So many events were sent."""
+        if (now := self._clock()) >= self._due:
+            self._due = now + _EACH
+            self._tell(sent)

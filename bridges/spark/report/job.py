@@ -28,7 +28,7 @@ from bridges.spark.report.page import tables as report_tables
 from bridges.spark.report.page.html import Page, render
 from bridges.spark.report.period import Period, period
 from bridges.spark.session import LOCAL, check_java, session
-from bridges.spark.simulate import job
+from bridges.spark.simulate import job, journal_checks
 from bridges.spark.simulate.job import JOURNAL
 from gateway import __version__
 from policies.values.folders import url_problem
@@ -123,7 +123,7 @@ def make(
     times = period(request.selection.since, request.selection.until, datetime.now(UTC))
     events = _events(spark, archive, request.selection, times, sorted(there - set(own)))
     journal = _journal(spark, archive, request, times, own)
-    rows = None if journal is None else job.sound(journal)
+    rows = None if journal is None else journal_checks.sound(journal)
     try:
         on_progress("looking through archive and journal" if rows is not None else "looking through the archive")
         ends = report_tables.span(events, rows)
@@ -171,9 +171,9 @@ def _journal(
     if not paths:
         return None
     since, until = (None if each is None else int(each.timestamp() * 1000) for each in (times.first, times.until))
-    found = job.between(job.journal_rows(spark, paths, times.first), since, until)
+    found = journal_checks.between(job.journal_rows(spark, paths, times.first), since, until)
     rows = report_tables.current_rows(found, times.compared_since).cache()
-    job.check(rows, skip_bad=request.skip_bad)
+    journal_checks.check(rows, skip_bad=request.skip_bad)
     return rows
 
 

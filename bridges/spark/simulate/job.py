@@ -19,6 +19,7 @@ from bridges.spark.archive.read import ArchiveSelection, read_archive, selected
 from bridges.spark.archive.storage.paths import storage_path
 from bridges.spark.archive.store import MANIFEST, Archive
 from bridges.spark.errors import PipelineError, sentence
+from bridges.spark.simulate.journal_checks import BAD
 from bridges.spark.simulate.policy_diff import (
     Case,
     CaseReceiver,
@@ -28,7 +29,6 @@ from bridges.spark.simulate.policy_diff import (
     compare,
 )
 from gateway.config.policy import make_filter_rules
-from gateway.journal.rows import VERSION
 from gateway.plural import counted
 from policies.rules import CompiledPolicy
 from policies.values.folders import archive_problem
@@ -44,9 +44,6 @@ JOURNAL: Final = "scopegate.journal"
 _KEYS: Final = Case._fields
 ALL: Final = ArchiveSelection()
 _SPECIAL: Final = ("temporary", "anonymous", "replies", "pair")
-_BAD: Final = "_bad"
-_LAST_MS: Final = 253_402_300_799_999
-"""The end of the year 9999, in milliseconds since 1970."""
 _OWN: Final = r"^(\$temp/|\$replies\.[^/]+/).+"
 """Prefixes of addresses of single clients, which no policy names."""
 SCHEMA: Final = (
@@ -140,7 +137,7 @@ def _rows(spark: SparkSession, path: str, since: datetime | None) -> DataFrame:
         (F.col(field.name) if field.name in frame.columns else F.lit(None)).cast(field.dataType).alias(field.name)
         for field in wanted
     ]
-    return frame.select(*shaped, F.lit(None).cast("string").alias(_BAD))
+    return frame.select(*shaped, F.lit(None).cast("string").alias(BAD))
 
 
 def _struct(ddl: str) -> StructType:
@@ -154,8 +151,8 @@ def _struct(ddl: str) -> StructType:
 def _parsed(frame: DataFrame, text: Column) -> DataFrame:
     from pyspark.sql import functions as F
 
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BAD}
-    return frame.select(F.from_json(text, f"{SCHEMA}, {_BAD} string", options).alias("row")).select("row.*")
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD}
+    return frame.select(F.from_json(text, f"{SCHEMA}, {BAD} string", options).alias("row")).select("row.*")
 
 
 def archived(
@@ -206,49 +203,6 @@ def parquet(spark: SparkSession, path: str) -> DataFrame:
         return spark.read.parquet(path)
     except Exception as error:
         raise PipelineError(f"{path} cannot be read as Parquet: {sentence(error)}") from error
-
-
-def check(rows: DataFrame, *, skip_bad: bool) -> int:
-    """The number of rows that the gateway reports as lost.
-
-    Raises `PipelineError` for records that are not journal rows, or whose version is unknown.
-    """
-    from pyspark.sql import functions as F
-
-    newer, lost = F.when(F.col("v") > VERSION, F.col("v")), F.when(F.col("kind") == "lost", F.col("count"))
-    found = rows.agg(F.count_if(_is_bad()).alias("bad"), F.max(newer).alias("newer"), F.sum(lost).alias("lost")).first()
-    assert found is not None  # an aggregate without groups always has one row
-    if found["newer"] is not None:
-        versions = f"version {found['newer']}, and this scopegate reads version {VERSION}"
-        raise PipelineError(f"the journal has rows of {versions}: update scopegate")
-    if found["bad"] and not skip_bad:
-        what = counted(found["bad"], "record is no row", "records are no rows")
-        raise PipelineError(f"{what} of a journal (docs/journal.md); see --skip-bad")
-    return int(found["lost"] or 0)
-
-
-def sound(rows: DataFrame) -> DataFrame:
-    """The rows without those that `check` reports, for callers that skip them."""
-    return rows.where(~_is_bad())
-
-
-def _is_bad() -> Column:
-    """Whether a record is no row: no such JSON object, or without what each row of its kind has (docs/journal.md)."""
-    from pyspark.sql import functions as F
-
-    timed = F.col("from_ms").between(0, _LAST_MS) & F.col("to_ms").between(0, _LAST_MS)
-    asked = F.col("scope").isNotNull() & F.col("action").isin("send", "receive")
-    whole = F.col("v").isNotNull() & timed & (asked | ~F.col("kind").isin("link", "message", "reading"))
-    return F.col(_BAD).isNotNull() | ~F.coalesce(whole, F.lit(False))
-
-
-def between(rows: DataFrame, since: int | None, until: int | None) -> DataFrame:
-    """The rows whose period ends after `since` and begins before `until`, in milliseconds since 1970."""
-    from pyspark.sql import functions as F
-
-    untimed = F.col("to_ms").isNull()  # invalid rows are always reported
-    rows = rows if since is None else rows.where(untimed | (F.col("to_ms") >= since))
-    return rows if until is None else rows.where(untimed | (F.col("from_ms") < until))
 
 
 # -- cases

@@ -33,7 +33,7 @@ class AddressProfile:
 
     address: str
     folder: str
-    """The absolute path of its files."""
+    """The absolute path of its files, for readers of folders."""
     rows: int = 0
     properties: dict[str, Counter[str]] = field(default_factory=dict)
     """Application properties by name, with the AMQP types of their values."""
@@ -71,8 +71,10 @@ def profiles(
     Raises `PipelineError`.
     """
     found: dict[str, list[StoragePath]] = {}
+    folders: dict[str, str] = {}
     for _, file in archive.readable().live_files():
-        found.setdefault(file.address, []).append(archive.path / file.path)
+        found.setdefault(file.address, []).append(archive.path / file.path)  # in another folder for its grace time
+        folders[file.address] = str((archive.path / file.folder.partition("/")[0]).absolute())
     if not found:
         raise PipelineError(f"{archive.path} has no events yet")
     unknown = sorted(set(addresses) - set(found))
@@ -82,11 +84,12 @@ def profiles(
     if wild := _GLOB & set(str(archive.path.absolute())):
         raise PipelineError(f"{archive.path.absolute()} contains {min(wild)}, which engines read as a pattern")
     chosen = sorted(addresses or found)
-    return [_profile(address, found[address][-files:], found[address][0], sample) for address in chosen]
+    return [
+        _profile(AddressProfile(each, folders[each]), found[each][-files:], found[each][0], sample) for each in chosen
+    ]
 
 
-def _profile(address: str, paths: Sequence[StoragePath], oldest: StoragePath, sample: int) -> AddressProfile:
-    found = AddressProfile(address, str(paths[0].parent.parent.absolute()))
+def _profile(found: AddressProfile, paths: Sequence[StoragePath], oldest: StoragePath, sample: int) -> AddressProfile:
     with pq.ParquetFile(readable(oldest)) as file:
         found.layouts.add(ENTRIES in file.schema_arrow.names)
     for path in reversed(paths):  # newest bodies first

@@ -52,10 +52,10 @@ def test_messages_arrive_as_they_were_and_the_progress_is_kept(
     plain = [message(b"%d" % number, app={"n": number}, ma={"x-opt-n": number}) for number in range(1200)]
     # as they come out of a log, with what it says of them there
     stored = [message(None, da={"event-streams-offset": "7", "other": 1}) + data for data in plain]
-    target = AmqpTarget(options, state)
+    target = AmqpTarget(options, state, "orders")
     assert target.progress == {}
     target.write(rows(stored))
-    assert AmqpTarget(options, state).progress == {0: 1199, 1: 1200}
+    assert AmqpTarget(options, state, "orders").progress == {0: 1199, 1: 1200}
     reader = RecordReader()
     found = []
     for each in consumed(kafka_broker, topic):
@@ -65,10 +65,10 @@ def test_messages_arrive_as_they_were_and_the_progress_is_kept(
     assert found == plain
 
     with pytest.raises(PipelineError, match=r"^elsewhere at amqp://127\.0\.0\.1:\d+: "):
-        AmqpTarget(read_options({"url": f"amqp://127.0.0.1:{port}", "address": "elsewhere"}), state)
+        AmqpTarget(read_options({"url": f"amqp://127.0.0.1:{port}", "address": "elsewhere"}), state, "orders")
     state.write_text("[")
     with pytest.raises(PipelineError, match="does not contain the progress of a replay: remove it to start again"):
-        AmqpTarget(options, state)
+        AmqpTarget(options, state, "orders")
 
 
 def test_a_wrong_login_ends_the_replay_with_one_sentence(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
@@ -97,6 +97,12 @@ def test_an_archive_is_replayed_without_spark_and_each_event_once(kafka_broker: 
         assert here(*call, "--dry-run").stdout == f"{count} events would be written\n"
         done = here(*call)
         assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.splitlines()[-2:] == [f"{count} events written", f"{count} events written in all"]
+        assert done.stdout == f"{count} events written in all\n"
         assert here(*call).stdout == "0 events written in all\n"
-    assert len(consumed(kafka_broker, topic)) == count
+        slow = here(*call, "--name", "slow", "--rate", str(count / 3)).stdout.splitlines()
+        assert slow[-1] == f"{count} events written in all"
+        told = [int(line.removesuffix(" events written")) for line in slow[:-1]]
+        assert 1 <= len(told) <= 3, "a line each second"
+        assert told == sorted(told)
+        assert "use no slash" in here(*call, "--name", "../slow").stderr
+    assert len(consumed(kafka_broker, topic)) == 2 * count

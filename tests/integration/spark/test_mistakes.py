@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import shutil
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from bridges.kafka.admin import offsets as queries
 from bridges.spark.archive.archiving.job import LogBounds, commit_next
 from bridges.spark.archive.archiving.kafka_origin import KafkaOrigin
 from bridges.spark.archive.contents.ranges import Log, Range
+from bridges.spark.archive.monitoring.outages import is_outage
 from bridges.spark.archive.read import ArchiveSelection, read_archive
 from bridges.spark.archive.store import STAGING, Archive
 from bridges.spark.archive.verification import verify
@@ -126,6 +128,35 @@ def test_a_broker_that_shows_another_certificate_is_not_believed(
         archive_of(spark, tmp_path / "archive", source)
 
 
+@pytest.mark.usefixtures("impatient")
+def test_certificates_that_change_while_a_job_runs_are_followed(secured: SecuredKafka, tmp_path: Path) -> None:
+    """They expire before a job of months ends; certificate and key are written one after the other."""
+    topic, where = secured.create_topic(), cluster(secured, "mtls")
+    other = Authority(secured.folder, "stranger-renewal").client("gateway", file="other-renewal")
+    first, second = (secured.authority.client("gateway", file=name) for name in ("first", "second"))
+    used = {name: tmp_path / name for name in ("cert", "key")}
+    where["security"]["tls"] |= {name: str(path) for name, path in used.items()}
+
+    def renew(**files: Path) -> None:
+        for name, path in files.items():
+            shutil.copyfile(path, used[name])
+
+    renew(cert=first.cert, key=first.key)
+    source = secured_origin(where, topic, tmp_path)
+    assert len(list(source.logs())) == 1
+    renew(cert=second.cert)
+    with pytest.raises(PipelineError, match=r"^no client of Kafka at localhost:\d+ can be made: ") as caught:
+        list(source.logs())
+    assert is_outage(caught.value)
+    renew(cert=other.cert, key=other.key)
+    with pytest.raises(PipelineError, match=r"^Kafka at localhost:\d+ .*SSL") as caught:
+        list(source.logs())
+    assert is_outage(caught.value)
+    renew(cert=second.cert, key=second.key)
+    assert len(list(source.logs())) == 1
+    assert source.source()._settings["ssl.certificate.pem"] == second.cert.read_text()
+
+
 def test_a_topic_that_may_not_be_read_is_said(spark: SparkSession, secured: SecuredKafka, tmp_path: Path) -> None:
     topic = secured.create_topic()
     produce(secured, topic, 20, 1)
@@ -155,6 +186,9 @@ class Earlier:
     def logs(self) -> Iterable[Log]:
         return self._logs
 
+    def identities(self, addresses: Collection[str]) -> Mapping[str, str | None]:
+        return self._source.identities(addresses)
+
     def source(self) -> RangeSource:
         return self._source.source()
 
@@ -176,6 +210,21 @@ def test_offsets_that_go_while_they_are_read_are_said(
     assert untouched(tmp_path / "archive")
     archive = archive_of(spark, tmp_path / "archive", origin(kafka_broker, topic))  # a job asks anew
     assert [(each.start, each.end) for each in verify(archive).ranges] == [(20, 50)]
+
+
+def test_a_topic_that_is_recreated_while_it_is_read_is_said(
+    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    """Its events have the offsets of the old ones: they were archived in their place."""
+    topic = kafka_broker.create_topic()
+    produce(kafka_broker, topic, 20, 1)
+    source = Earlier(origin(kafka_broker, topic))
+    kafka_broker.recreate(topic)
+    produce(kafka_broker, topic, 30, 1)
+    with pytest.raises(PipelineError, match=r"the topic was recreated while it was read .*: run the command again$"):
+        archive_of(spark, tmp_path / "archive", source)
+    assert untouched(tmp_path / "archive")
+    assert verify(archive_of(spark, tmp_path / "archive", origin(kafka_broker, topic))).rows == 30
 
 
 def test_offsets_that_the_archive_does_not_have_are_said(

@@ -16,7 +16,7 @@ import pytest
 
 from bridges.spark.columns.rows import EventRow
 from bridges.spark.errors import PipelineError
-from bridges.spark.simulate import job
+from bridges.spark.simulate import job, journal_checks
 from bridges.spark.simulate.policy_diff import NOTHING
 from gateway.config.policy import load
 from policies.rules import CompiledPolicy
@@ -60,7 +60,7 @@ def differences(outcome: job.SimulationOutcome) -> dict[tuple[str | None, str, s
 
 def test_known_answers_from_json(spark: SparkSession, tmp_path: Path) -> None:
     rows = job.journal_rows(spark, [written(tmp_path / "journal.jsonl")])
-    assert job.check(rows, skip_bad=False) == 3
+    assert journal_checks.check(rows, skip_bad=False) == 3
     cases = job.journal_cases(rows)
     outcome = job.simulate(cases, *loaded(tmp_path), job.known_of(rows))
     assert differences(outcome) == KNOWN
@@ -93,7 +93,7 @@ def test_an_archive_is_read_as_far_as_it_is_committed(spark: SparkSession, tmp_p
     stray.write_bytes(b"not committed, and no Parquet")
     for given in (path, path / "address=scopegate.journal"):
         rows = job.journal_rows(spark, [str(given)])
-        assert job.check(rows, skip_bad=False) == 3
+        assert journal_checks.check(rows, skip_bad=False) == 3
         outcome = job.simulate(job.journal_cases(rows), *loaded(tmp_path), job.known_of(rows))
         assert differences(outcome) == KNOWN
     frame = job.archived(spark, str(path / "address=orders"))
@@ -191,6 +191,9 @@ def test_fail_on_chooses(spark: SparkSession, tmp_path: Path) -> None:
         (json.dumps({**JOURNAL[0], "to_ms": None}) + "\n", "1 record is no row of a journal"),
         (json.dumps({**JOURNAL[0], "from_ms": -(10**17)}) + "\n", "1 record is no row of a journal"),
         (json.dumps({**JOURNAL[0], "to_ms": 10**18}) + "\n", "1 record is no row of a journal"),
+        (json.dumps({**JOURNAL[0], "messages": -1}) + "\n", "1 row has a count that no gateway writes"),
+        (json.dumps({**JOURNAL[0], "outcomes": {"accepted": 2**53 + 1}}) + "\n", "1 row has a count that no gateway"),
+        (3 * (json.dumps({**JOURNAL[0], "kind": "lost", "count": 2**62}) + "\n"), "3 rows have counts that no"),
         (None, "cannot be read"),
     ],
 )
@@ -199,7 +202,16 @@ def test_what_is_no_journal(spark: SparkSession, tmp_path: Path, content: str | 
     if content is not None:
         path.write_text(content)
     with pytest.raises(PipelineError, match=sentence):
-        job.check(job.journal_rows(spark, [str(path)]), skip_bad=False)
+        journal_checks.check(job.journal_rows(spark, [str(path)]), skip_bad=False)
+
+
+def test_sums_that_spark_cannot_hold(spark: SparkSession, tmp_path: Path) -> None:
+    row = {**JOURNAL[0], "kind": "lost", "count": 2**53}
+    journal, (now, _) = written(tmp_path / "journal.jsonl", 1025 * [row]), policies(tmp_path)
+    with lent(spark):
+        done = here("simulate", "--policy", now, "--candidate", now, "--journal", journal)
+    assert done.returncode == 1
+    assert "sums of the journal's counts exceed 2^63: select a shorter time" in done.stderr
 
 
 def test_what_is_no_row_is_skipped_if_wanted(spark: SparkSession, tmp_path: Path) -> None:

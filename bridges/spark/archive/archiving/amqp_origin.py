@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from bridges.spark.archive.contents.decode import with_record
@@ -29,6 +29,10 @@ class AmqpOrigin:
         found = fetch_current_info(self._options)
         bounds = {each: (at.low, at.high) for each, at in found.bounds.items() if at.known}
         yield Log(self._name, found.log, bounds, first_offsets(self._options, found.bounds))
+
+    def identities(self, addresses: Collection[str]) -> dict[str, str | None]:
+        """See `ArchiveOrigin`."""
+        return {self._name: fetch_current_info(self._options).log} if self._name in addresses else {}
 
     def holding(self, gaps: Sequence[Range]) -> Iterator[Range]:
         """The ranges among these in which the node has an event; the driver reads them on its own link."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -26,6 +26,10 @@ class SnapshotOrigin:
                 each: (low, max(low, min(high, ends[each]))) for each, (low, high) in log.bounds.items() if each in ends
             }
             yield replace(log, bounds=bounds)
+
+    def identities(self, addresses: Collection[str]) -> Mapping[str, str | None]:
+        """See `ArchiveOrigin`."""
+        return self._origin.identities(addresses)
 
     def source(self) -> RangeSource:
         """See `ArchiveOrigin`."""

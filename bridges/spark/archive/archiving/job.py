@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridges.spark.archive.contents.audit import Counts, gaps, partition_name, row_differences, with_row_counts
-from bridges.spark.archive.contents.ranges import Range, Refused, next_ranges
+from bridges.spark.archive.contents.ranges import Range, Refused, check_identities, next_ranges
 from bridges.spark.archive.contents.token import Token
 from bridges.spark.archive.maintenance.compaction import place_due
 from bridges.spark.archive.manifest.history import History
@@ -23,7 +23,7 @@ from bridges.spark.archive.write.origin import ArchiveOrigin
 from bridges.spark.archive.write.sizes import offsets_within, record_bytes, sampled
 from bridges.spark.archive.write.targets import FileTarget
 from bridges.spark.archive.write.task import TaskReport, WriteTask
-from bridges.spark.errors import PipelineError, sentence
+from bridges.spark.errors import PipelineError, failure, sentence
 from gateway.plural import counted
 
 if TYPE_CHECKING:
@@ -70,11 +70,14 @@ def commit_next(spark: SparkSession, archive: Archive, origin: ArchiveOrigin, bo
         counts = row_counts(reports)
         ranges = with_row_counts(ranges, counts)
         _compare(origin, ranges, counts)
+        check_identities(ranges, origin.identities({each.address for each in ranges}))
         return archive.commit(number, staging, ranges, _placed(number, reports, target), unknown)
+    except Refused as error:
+        raise PipelineError(str(error)) from None
     except PipelineError:
         raise
     except Exception as error:  # from Spark, Java or the disk
-        raise PipelineError(f"commit {number}: {sentence(error)}") from error
+        raise failure(f"commit {number}", error) from error
 
 
 def _next(history: History, origin: ArchiveOrigin, bounds: LogBounds) -> tuple[list[Range], Mapping[str, float]]:
@@ -140,22 +143,17 @@ def _file(place: str, file: FileReport) -> File:
 
 
 def run(
-    spark: SparkSession,
-    archive: Archive,
-    origin: ArchiveOrigin,
-    bounds: LogBounds,
+    spark: SparkSession, archive: Archive, origin: ArchiveOrigin, bounds: LogBounds,
     *,
-    observer: ArchiveObserver,
-    meter: ProgressMeter,
-    outages: Outages,
-    over: Callable[[], bool],
-    stopped: Callable[[], bool],
-    follow: Callable[[], None] = lambda: None,
-) -> bool:
+    observer: ArchiveObserver, meter: ProgressMeter, outages: Outages,
+    over: Callable[[], bool], stopped: Callable[[], bool],
+    follow: Callable[[], None] = lambda: None, watch: Callable[[], None] = lambda: None,
+) -> bool:  # fmt: skip
     """Archive until `over` (called when there is nothing new) or `stopped` (called before each commit) returns true.
 
-    `follow` is called at the start and after each commit. Outages are waited out. Returns whether the end of the logs
-    was reached. Raises `PipelineError` if the logs cannot be continued, Spark has died, or an outage lasts too long.
+    `follow` is called at the start and after each commit; `watch` after each step, which has found that the logs
+    continue the archive. Outages are waited out. Returns whether the end of the logs was reached. Raises
+    `PipelineError` if the logs cannot be continued, Spark has died, or an outage lasts too long.
     """
     metered = MeteredOrigin(origin, meter)
     with archive.writing():
@@ -163,6 +161,9 @@ def run(
             try:
                 meter.begin()
                 commit = _step(spark, archive, metered, bounds, follow)
+                if commit is not None:
+                    observer.committed(meter.measured(commit, archive.history().ends))
+                watch()
             except PipelineError as error:
                 if stopped() and is_outage(error):  # the signal has reached Spark as well; nothing is committed
                     break
@@ -172,12 +173,10 @@ def run(
                     archive.tidy()
                 continue
             outages.over()
-            if commit is not None:
-                observer.committed(meter.measured(commit, archive.history().ends))
-                continue
-            observer.idle()
-            if over():
-                return True
+            if commit is None:
+                observer.idle()
+                if over():
+                    return True
         return False
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -13,7 +13,7 @@ from bridges.spark.archive.contents.ranges import Log, Range
 from bridges.spark.archive.write.records import PartitionRecords, RecordDecoder, count_unknown
 from bridges.spark.archive.write.task import ArchiveBatch
 from bridges.spark.errors import PipelineError
-from bridges.spark.kafka_settings import portable_settings
+from bridges.spark.kafka_settings import RenewedClient
 from gateway.errors import AmqpError
 from policies.values.archived import shared_addresses
 
@@ -32,41 +32,50 @@ class KafkaOrigin:
             raise PipelineError(problem)
         self._topics: Final = dict(topics)
         self._start: Final = start
-        self._settings: Final = portable_settings(settings)
-        self._offsets: Final = Offsets(settings)
+        self._client: Final = RenewedClient(settings, Offsets)
 
     def logs(self) -> Iterator[Log]:
         """The topics as they are now. Raises `PipelineError` if Kafka does not answer or has no such topic."""
+        offsets = self._client.current()
         for topic, address in self._topics.items():
             try:
-                found = self._offsets.topic(topic)
-                bounds = {number: (each.low, each.high) for number, each in self._offsets.bounds(found).items()}
-                yield Log(address, found.identity, bounds, self._first(topic, bounds))
+                found = offsets.topic(topic)
+                bounds = {number: (each.low, each.high) for number, each in offsets.bounds(found).items()}
+                yield Log(address, found.identity, bounds, self._first(offsets, topic, bounds))
             except AmqpError as error:
                 raise PipelineError(error.description) from None
 
-    def _first(self, topic: str, bounds: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+    def _first(self, offsets: Offsets, topic: str, bounds: Mapping[int, tuple[int, int]]) -> dict[int, int]:
         if self._start == "earliest":
             return {}
         ends = {number: high for number, (_, high) in bounds.items()}
         if not isinstance(self._start, datetime):
             return ends
-        since = self._offsets.first_since(topic, bounds, int(self._start.timestamp() * 1000))
+        since = offsets.first_since(topic, bounds, int(self._start.timestamp() * 1000))
         return {number: since[number] if since[number] >= 0 else end for number, end in ends.items()}
+
+    def identities(self, addresses: Collection[str]) -> dict[str, str | None]:
+        """See `ArchiveOrigin`. Raises `PipelineError`."""
+        offsets = self._client.current()
+        wanted = {address: topic for topic, address in self._topics.items() if address in addresses}
+        try:
+            return {address: offsets.topic(topic).identity for address, topic in wanted.items()}
+        except AmqpError as error:
+            raise PipelineError(error.description) from None
 
     def holding(self, gaps: Sequence[Range]) -> Iterator[Range]:
         """The ranges among these that have a committed record, read with a second client."""
         for topic, address in self._topics.items():
             spans = [(each.partition, each.start, each.end) for each in gaps if each.address == address]
             try:
-                for partition, start, end in self._offsets.holding(topic, spans):
+                for partition, start, end in self._client.current().holding(topic, spans):
                     yield Range(address, partition, start, end)
             except AmqpError as error:
                 raise PipelineError(error.description) from None
 
     def source(self) -> KafkaSource:
         """A source that reads these topics in a task."""
-        return KafkaSource(self._settings, {address: topic for topic, address in self._topics.items()})
+        return KafkaSource(self._client.settings, {address: topic for topic, address in self._topics.items()})
 
 
 class KafkaSource:

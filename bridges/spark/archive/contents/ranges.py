@@ -80,6 +80,17 @@ def _continued(log: Log, before: Range, low: int, high: int) -> int:
     return before.end
 
 
+def check_identities(ranges: Iterable[Range], identities: Mapping[str, str | None]) -> None:
+    """Raise `Refused` unless the logs are still the ones that these ranges were to be read from."""
+    for each in ranges:
+        now = identities.get(each.address)
+        if each.identity and now and each.identity != now:
+            raise Refused(
+                f"{each.address}: the topic was recreated while it was read (its id was {each.identity}, now it is "
+                f"{now}), and nothing of it is committed: run the command again"
+            )
+
+
 def _lost(log: Log, partition: int, start: int, low: int, fail: bool) -> Range:
     if fail:
         raise Refused(

@@ -44,10 +44,10 @@ class Token(NamedTuple):
             return False
 
     def problem(self) -> str | None:
-        """Why this process does not see the token. Raises `OSError` for an error that may pass."""
+        """Why this process does not see the token. Raises `OSError` for errors that may pass, such as a denial."""
         try:
             found = self.path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError, PermissionError, PipelineError) as error:
+        except (FileNotFoundError, NotADirectoryError, PipelineError) as error:
             return sentence(error)
         return None if found == self.text.encode() else f"{self.path} has different content"
 

@@ -108,7 +108,7 @@ def place_due(archive: Archive, now: float | None = None, *, at_once: bool = Fal
 
 def _place(archive: Archive, folder: str) -> Commit | None:
     with archive.changing() as history:
-        if folder not in history.summary.deferred or not _tables_follow(archive, history.number):
+        if folder not in history.summary.deferred or not _tables_follow(archive, history.summary.replaced[folder]):
             return None
         files = []
         for _, file in history.live_files(lambda each: each == folder):
@@ -125,7 +125,7 @@ def _place(archive: Archive, folder: str) -> Commit | None:
 
 
 def _tables_follow(archive: Archive, number: int) -> bool:
-    """Whether the tables include all commits up to this number; otherwise they may name files to be deleted."""
+    """Whether the tables include the commits up to one that replaced files; otherwise they may still name these."""
     return followed(archive, number) and (not is_iceberg(archive) or iceberg_commit(archive) >= number)
 
 

@@ -17,7 +17,7 @@ from bridges.spark.archive.manifest import checkpoint, commits
 from bridges.spark.archive.manifest.checkpoint import Checkpoint, ManifestSegment, SegmentRows
 from bridges.spark.archive.manifest.commits import Commit
 from bridges.spark.archive.storage.paths import StoragePath, create_whole, digest, readable, sync_folder, unreadable
-from bridges.spark.errors import PipelineError, sentence
+from bridges.spark.errors import Damaged, PipelineError, sentence
 
 SEGMENTS: Final = "segments"
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def _read(path: StoragePath, parse: Callable[[bytes], T], what: str) -> T:
         raise PipelineError(sentence(error)) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
-        raise PipelineError(f"{path}: not {what} ({reason})") from None
+        raise Damaged(f"{path}: not {what} ({reason})") from None
 
 
 def read_segment(folder: StoragePath, segment: ManifestSegment, columns: Sequence[str] | None = None) -> pa.Table:
@@ -74,12 +74,12 @@ def read_segment(folder: StoragePath, segment: ManifestSegment, columns: Sequenc
             found = file.read(columns=None if columns is None else list(columns))
     except FileNotFoundError:
         missing = f"the manifests of commits {segment.first} to {segment.last}"
-        raise PipelineError(f"{path} is missing, with {missing}: restore it from a copy of the archive") from None
+        raise Damaged(f"{path} is missing, with {missing}: restore it from a copy of the archive") from None
     except (pa.ArrowException, OSError, ValueError) as error:
         raise unreadable(path, error) from None
     if len(found) != segment.last - segment.first + 1:
         expected = f"commits {segment.first} to {segment.last}"
-        raise PipelineError(f"{path} has {len(found)} manifests, and should have those of {expected}")
+        raise Damaged(f"{path} has {len(found)} manifests, and should have those of {expected}")
     return found
 
 

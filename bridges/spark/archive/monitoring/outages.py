@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bridges.spark.archive.contents.ranges import Refused
-from bridges.spark.errors import PipelineError
+from bridges.spark.errors import Lasting, PipelineError
 from gateway.errors import DECODE_ERROR, NOT_FOUND, NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS, AmqpError
 
 MOST: Final = 60.0
@@ -19,10 +19,13 @@ _FINAL: Final = frozenset({NOT_FOUND, UNAUTHORIZED_ACCESS, NOT_IMPLEMENTED, DECO
 def is_outage(error: PipelineError) -> bool:
     """Whether an error may pass: a service did not answer or failed. False for errors that the job itself raised.
 
-    The job's own errors (missing rows, a recreated topic, lost events) have no other error as their cause.
+    The job's own errors (missing rows, a recreated topic, lost events) have no other error as their cause; those of
+    others that will not pass, such as a broken manifest or a worker without a module, are `Lasting`.
     """
-    behind = error.__cause__ or error.__context__
+    behind: BaseException | None = error
     while isinstance(behind, PipelineError):
+        if isinstance(behind, Lasting):
+            return False
         behind = behind.__cause__ or behind.__context__
     if isinstance(behind, AmqpError):
         return behind.condition not in _FINAL

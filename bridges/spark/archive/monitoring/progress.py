@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from bridges.spark.archive.contents.ranges import Log, Range
@@ -110,6 +110,10 @@ class MeteredOrigin:
         for log in self._origin.logs():
             self._meter.saw(log)
             yield log
+
+    def identities(self, addresses: Collection[str]) -> Mapping[str, str | None]:
+        """See `ArchiveOrigin`."""
+        return self._origin.identities(addresses)
 
     def source(self) -> RangeSource:
         """See `ArchiveOrigin`."""

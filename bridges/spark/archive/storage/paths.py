@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from bridges.spark.archive.storage.s3 import ENVIRONMENT, ObjectPath, S3Settings, from_environment
-from bridges.spark.errors import PipelineError, sentence
+from bridges.spark.errors import Damaged, PipelineError, sentence
 from policies.values.folders import is_object_store
 
 StoragePath: TypeAlias = Path | ObjectPath
@@ -47,7 +47,7 @@ def unreadable(path: StoragePath, error: Exception) -> PipelineError:
     """The error for a Parquet file whose content, or whose storage, does not let it be read."""
     if is_of_storage(error):
         return PipelineError(sentence(error))
-    return PipelineError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}")
+    return Damaged(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}")
 
 
 def names_in(folder: StoragePath) -> list[str]:

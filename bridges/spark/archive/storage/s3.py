@@ -9,12 +9,11 @@ import errno
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
 from bridges.spark.errors import PipelineError
 from policies.values.folders import archive_problem
@@ -57,7 +56,7 @@ class S3Settings:
 
         config: S3Config = {"checksum_algorithm": "SHA256"}  # the store verifies each upload
         if self.endpoint is not None:
-            config["endpoint"] = self.endpoint
+            config["aws_endpoint_url_s3"] = self.endpoint  # over "endpoint", the environment would take precedence
         if self.region is not None:
             config["region"] = self.region
         if self.access_key_id is not None and self.secret_access_key is not None:
@@ -219,12 +218,12 @@ class ObjectPath:
         with self._errors():
             return bytes(obstore.get_range(self._store, self.key, start=start, length=length))
 
-    def write_bytes(self, data: bytes) -> None:
-        """Write or replace the object."""
+    def write_bytes(self, data: bytes) -> str | None:
+        """Write or replace the object; returns its version if the bucket keeps versions."""
         import obstore
 
         with self._errors():
-            obstore.put(self._store, self.key, data, use_multipart=False)
+            return obstore.put(self._store, self.key, data, use_multipart=False)["version"]
 
     def create(self, data: bytes) -> None:
         """Write the object unless there is one, by a conditional request. Raises `FileExistsError`.
@@ -236,12 +235,18 @@ class ObjectPath:
         with self._errors():
             obstore.put(self._store, self.key, data, mode="create")
 
-    def upload(self, path: Path) -> None:
-        """Upload a local file as the object, in parts if it is large; an existing object is replaced."""
+    def upload(self, file: IO[bytes]) -> None:
+        """Upload a local file as the object, which did not exist, in parts if it is large."""
         import obstore
 
-        with self._errors(), path.open("rb") as file:
-            obstore.put(self._store, self.key, file, chunk_size=PART, max_concurrency=_PARTS)
+        try:
+            with self._errors():
+                obstore.put(self._store, self.key, file, chunk_size=PART, max_concurrency=_PARTS)
+        except FileNotFoundError:  # no such upload: perhaps it is complete, and the answer was lost
+            with suppress(FileNotFoundError):
+                if self.stat().st_size == os.fstat(file.fileno()).st_size:
+                    return
+            raise
 
     def copy_to(self, other: ObjectPath) -> None:
         """Copy the object within its bucket, on the side of the store."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from bridges.spark.archive.contents.ranges import Log, Range
@@ -16,6 +16,9 @@ class ArchiveOrigin(Protocol):
 
     def logs(self) -> Iterable[Log]:
         """The current logs."""
+
+    def identities(self, addresses: Collection[str]) -> Mapping[str, str | None]:
+        """The identities that the logs of these addresses have now."""
 
     def source(self) -> RangeSource:
         """A source that reads ranges in the tasks that write them."""

@@ -80,14 +80,15 @@ class StagedFile(HashedFile):
 
 
 class UploadedFile(HashedFile):
-    """A temporary file that becomes an object when it is closed."""
+    """A temporary file that becomes an object when it is closed. It has no name: nothing is left of a killed task."""
 
     def __init__(self, name: str, place: ObjectPath) -> None:
-        super().__init__(name, tempfile.NamedTemporaryFile(prefix="scopegate-"))  # noqa: SIM115
+        super().__init__(name, tempfile.TemporaryFile())  # noqa: SIM115
         self._place: Final = place
 
     def _keep(self, file: IO[bytes]) -> None:
-        self._place.upload(Path(file.name))
+        file.seek(0)
+        self._place.upload(file)
 
 
 class FileTarget(Protocol):

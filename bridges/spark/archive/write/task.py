@@ -86,7 +86,7 @@ class WriteTask:
     def write(self, chunk: Chunk) -> TaskReport:
         """Write the events of these ranges. Raises `PipelineError`."""
         if (problem := self._problem()) is not None:
-            return TaskReport(apart=f"{socket.gethostname()}, working directory {os.getcwd()} ({problem})")
+            return TaskReport(apart=f"{_here()} ({problem})")
         files, counts = DatedFiles(self.target, self.limits), _RangeCounts(chunk)
         unknown = 0
         try:
@@ -105,7 +105,12 @@ class WriteTask:
         try:
             return self.token.problem()
         except OSError as error:
-            raise PipelineError(sentence(error)) from None
+            raise PipelineError(f"the worker of Spark at {_here()}: {sentence(error)}") from None
+
+
+def _here() -> str:
+    """Where this task runs."""
+    return f"{socket.gethostname()}, working directory {os.getcwd()}"
 
 
 class _RangeCounts:

@@ -34,6 +34,7 @@ class FolderWriter:
 
     def __init__(self, path: Path) -> None:
         self._path: Final = path
+        self.keeps_versions = False
         self._written: History | None = None
         """The history, cached while this job writes, so that it reads the manifest only once."""
 

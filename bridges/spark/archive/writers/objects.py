@@ -16,7 +16,6 @@ import getpass
 import json
 import math
 import socket
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -25,13 +24,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from bridges.spark.archive.manifest.commits import APPEND, OPEN, Commit, File, folder_of, to_json
+from bridges.spark.archive.manifest.commits import APPEND, COMPACTED, OPEN, Commit, File, folder_of, to_json
 from bridges.spark.archive.manifest.disk import manifest_path
 from bridges.spark.archive.manifest.history import History
 from bridges.spark.archive.storage.paths import StoragePath, create_whole
 from bridges.spark.archive.storage.s3 import ObjectPath
 from bridges.spark.archive.write.targets import ObjectTarget
 from bridges.spark.archive.writers.protocol import MANIFEST, STAGING, CommitConflict, checkpointed
+from bridges.spark.archive.writers.temporary import remove_abandoned, temporary_folder
 from bridges.spark.errors import PipelineError, sentence
 
 _TRIES: Final = 100
@@ -44,6 +44,8 @@ _REWRITING: Final = ".rewriting"
 """The token of a job that rewrites files: it may commit them as long as it runs."""
 _REMOVING: Final = ".removing"
 """The list of the files that a commit replaces: if its job is killed before it has deleted them, another one does."""
+_FILES: Final = "address=*/date=*/*.parquet", f"{COMPACTED}/*/address=*/date=*/*.parquet"
+"""Where the files of commits are: in place, and for the grace time of a compaction."""
 
 
 class ObjectWriter:
@@ -54,6 +56,7 @@ class ObjectWriter:
         self._written: History | None = None
         """The history, cached while this job writes, so that it reads the manifest only once."""
         self._name: Final = uuid.uuid4().hex
+        self.keeps_versions = False
         self._opened = False
         self._unsure = False
         """Whether a request for a manifest failed, and may still arrive."""
@@ -189,7 +192,8 @@ class ObjectWriter:
         names = {path.name.partition(".")[0] for path in tokens if path in old or path.name.endswith(_ARCHIVING)}
         if not names:
             return
-        files = [path for path in self._path.glob("address=*/date=*/*.parquet") if _staging_of(path.name) in names]
+        found = (path for pattern in _FILES for path in self._path.glob(pattern))
+        files = [path for path in found if _staging_of(path.name) in names]
         with self.changing() as history:
             self._check_writer(history)
             known = {file.path for file in history.known_files()}
@@ -209,14 +213,15 @@ class ObjectWriter:
     @contextmanager
     def maintaining(self) -> Iterator[None]:
         """Allow several jobs at once: a commit is prepared again if another one came first."""
+        remove_abandoned()
         self._finish_removals()
         yield
 
     @contextmanager
     def rewriting(self) -> Iterator[Path]:
         """A new folder for temporary files."""
-        with tempfile.TemporaryDirectory(prefix="scopegate-") as folder:
-            yield Path(folder) / "rewriting"
+        with temporary_folder() as folder:
+            yield folder / "rewriting"
 
     def publish(self, written: Sequence[tuple[Path, File]]) -> list[tuple[Path | None, File]]:
         """Upload files under unique names."""
@@ -225,7 +230,8 @@ class ObjectWriter:
         found: list[tuple[Path | None, File]] = []
         for index, (path, file) in enumerate(written):
             place = f"{file.path.rpartition('/')[0]}/{name}-{index:04}.parquet"
-            (self._path / place).upload(path)
+            with path.open("rb") as source:
+                (self._path / place).upload(source)
             found.append((None, replace(file, path=place)))
         return found
 
@@ -247,7 +253,7 @@ class ObjectWriter:
         left = {file.path for file in commit.files}
         gone = [file.path for _, file in history.live_files(lambda folder: folder in folders) if file.path not in left]
         announced = self._path / STAGING / f"{commit.staging}{_REMOVING}"
-        announced.write_bytes(json.dumps(gone).encode())
+        self.keeps_versions = announced.write_bytes(json.dumps(gone).encode()) is not None
         try:
             yield
         except CommitConflict:

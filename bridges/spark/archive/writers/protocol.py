@@ -23,6 +23,9 @@ REWRITING: Final = "_rewriting"
 class CommitWriter(Protocol):
     """Adds commits atomically and with unique numbers: readers see a commit as a whole or not at all."""
 
+    keeps_versions: bool
+    """Whether the storage keeps what the last commit has deleted, as versions that are not current."""
+
     def history(self) -> History:
         """The commits. Raises `PipelineError` for an invalid manifest."""
 

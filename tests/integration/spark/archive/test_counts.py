@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -63,6 +63,9 @@ class Skipping(NamedTuple):
     def logs(self) -> Iterable[Log]:
         return self.origin.logs()
 
+    def identities(self, addresses: Collection[str]) -> Mapping[str, str | None]:
+        return self.origin.identities(addresses)
+
     def source(self) -> SkippingSource:
         return SkippingSource(self.origin.source(), self.start, self.end)
 
@@ -90,6 +93,9 @@ class Meeting(NamedTuple):
 
     def logs(self) -> Iterable[Log]:
         return [log for each in self.origins for log in each.logs()]
+
+    def identities(self, addresses: Collection[str]) -> Mapping[str, str | None]:
+        return self.origins[1].identities(addresses)
 
     def source(self) -> RangeSource:
         return self.origins[1].source()

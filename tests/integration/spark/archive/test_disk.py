@@ -152,11 +152,11 @@ def test_a_replay_sends_nothing_while_its_progress_cannot_be_kept(
     options = read_options({"url": url, "address": f"events/{topic}"})
     disk.fill()
     with pytest.raises(PipelineError) as raised:
-        AmqpTarget(options, state)
+        AmqpTarget(options, state, "orders")
     assert str(raised.value) == f"the progress in {state} cannot be stored: the disk is full"
     assert not list(state.parent.iterdir())
     disk.free()
-    assert AmqpTarget(options, state).progress == {}
+    assert AmqpTarget(options, state, "orders").progress == {}
 
 
 @pytest.mark.soak

@@ -17,6 +17,7 @@ import pytest
 
 from bridges.spark.archive.archiving.job import LogBounds, commit_next
 from bridges.spark.archive.archiving.kafka_origin import KafkaOrigin
+from bridges.spark.archive.monitoring.outages import is_outage
 from bridges.spark.archive.read import ArchiveSelection, read_archive
 from bridges.spark.archive.storage.paths import storage_path
 from bridges.spark.archive.store import Archive
@@ -143,7 +144,7 @@ def test_compaction_expiry_and_erasure(spark: SparkSession, kept: Kept) -> None:
     assert not list(copy.path.glob("_staging/*"))
 
 
-def test_a_worker_without_credentials_loses_nothing(
+def test_a_worker_that_the_store_refuses_loses_nothing_and_may_be_let_in_later(
     spark: SparkSession, kafka_broker: KafkaBroker, object_store: ObjectStore
 ) -> None:
     topic = kafka_broker.create_topic()
@@ -155,8 +156,9 @@ def test_a_worker_without_credentials_loses_nothing(
         with archive.writing(), pytest.raises(PipelineError) as refused:
             commit_next(spark, archive, source, LIMITS)
         said = str(refused.value)
-        assert said.startswith("a worker of Spark cannot reach the archive: for the one at ")
+        assert said.startswith("commit 2: the worker of Spark at ")
         assert "the object store denies access (InvalidAccessKeyId)" in said
+        assert is_outage(refused.value)
         assert not [each for each in (KEY, SECRET) if each in said]
         assert not archive.history().ends
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import date
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
 from bridges.spark.archive.maintenance import compaction, removal
 from bridges.spark.archive.manifest.commits import File
+from bridges.spark.archive.storage.paths import storage_path
 from bridges.spark.archive.storage.s3 import ObjectPath
 from bridges.spark.archive.store import Archive
 from bridges.spark.archive.verification import verify
@@ -18,6 +21,7 @@ from bridges.spark.archive.writers.objects import ObjectWriter
 from bridges.spark.errors import PipelineError
 from tests.support.servers.object_store import ObjectStore
 from tests.support.spark.archives import added, commit, object_files, objects
+from tests.support.spark.pipeline import here
 
 SIZE = 1 << 28
 Maintenance = Callable[[Archive], object]
@@ -97,6 +101,55 @@ def test_what_a_killed_job_has_replaced_is_deleted(
         assert not replaced & set(objects(archiving))
     assert verify(Archive(path)).problems == ()
     assert not list((path / "_staging").glob("*.removing"))
+
+
+@pytest.mark.parametrize("later", ["maintenance", "archiving"])
+@pytest.mark.parametrize("grace", [0.0, 3600.0])
+def test_files_of_a_killed_compaction_may_have_erased_events_for_a_day(
+    object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, grace: float, later: str
+) -> None:
+    """It may be under way as well: nobody can tell."""
+    archive = Archive(object_store.path())
+    with archive.writing():
+        commit(archive, 0, 10)
+        commit(archive, 10, 20)
+    with patch.object(compaction, "committed", side_effect=Killed), pytest.raises(Killed):
+        compacted(archive, grace)
+    erased(archive)
+    assert len(list(archive.path.glob("*/*/*.parquet")) + list(archive.path.glob("*/*/*/*/*.parquet"))) == 1
+    assert verify(archive).problems == ()
+    monkeypatch.setattr("bridges.spark.archive.writers.objects.FORGOTTEN", -1.0)
+    monkeypatch.setattr(compaction, "FORGOTTEN", -1.0)
+    with Archive(archive.path).writing():
+        if later == "maintenance":
+            compaction.remove_leftovers(archive, 0)
+    assert [path for path in archive.path.below() if path.name.endswith(".parquet")] == []
+
+
+def test_it_is_told_that_a_bucket_keeps_what_is_erased(object_store: ObjectStore) -> None:
+    """What is deleted there becomes a version that is not current."""
+    with object_store.in_environment():
+        for versions, said in ((False, ""), (True, "the bucket keeps versions of objects: the noncurrent ones ")):
+            bucket = object_store.create_bucket(versions=versions)
+            for call in (("erase", "--key", "k"), ("expire", "--before", "2026-01-01")):
+                archive = Archive(storage_path(f"s3://{bucket}/{call[0]}"))
+                with archive.writing():
+                    commit(archive, 0, 10)
+                what, *options = call
+                done = here(what, archive.path, *options, "--yes")
+                assert (done.returncode, done.stderr.startswith(said), bool(done.stderr)) == (0, True, versions)
+
+
+def test_nothing_is_left_of_a_task_that_is_killed(
+    object_store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    archive = Archive(object_store.path())
+    file = archive.writer.target(archive.stage(1)).create("address=o/date=1970-01-01")
+    file.write(b"rows")
+    assert list(tmp_path.iterdir()) == []
+    file.close()
+    assert (archive.path / file.name).read_bytes() == b"rows"
 
 
 def test_what_a_job_is_about_to_replace_stays(object_store: ObjectStore) -> None:

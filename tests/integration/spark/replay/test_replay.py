@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,6 +14,8 @@ import pytest
 from bridges.kafka.produce.replayer import fence
 from bridges.spark.archive.read import ArchiveSelection
 from bridges.spark.archive.store import Archive
+from bridges.spark.errors import PipelineError
+from bridges.spark.jobs import replay
 from bridges.spark.jobs.replay import replay_target
 from bridges.spark.replay import job
 from tests.support.servers.kafka import KafkaBroker
@@ -61,7 +64,7 @@ class Replays:
         on_progress: Callable[[int], object] = lambda _: None,
     ) -> int:
         """Run a replay, and wait until its last transaction can be seen."""
-        target = replay_target({"bootstrap.servers": self._broker.bootstrap}, self.topic, self.topic)
+        target = replay_target({"bootstrap.servers": self._broker.bootstrap}, self.topic, self.topic, ADDRESS)
         fence(target)
         write = partial(job.write_records, self._spark, self._archive, selection, target)
 
@@ -131,3 +134,19 @@ def test_a_replay_that_was_stopped_goes_on_behind_its_last_transactions(
     assert len(again.seen()) == count
     assert again.run() == 350 - count
     assert again.seen() == list(map(unplaced, kept.seen))
+
+
+def test_a_topic_that_is_recreated_meanwhile_ends_the_replay_with_a_message(
+    kafka_broker: KafkaBroker, kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended with all events written, most of them to a topic that was gone."""
+    topic, settings = kafka_broker.create_topic(), {"bootstrap.servers": kafka_broker.bootstrap}
+
+    def write_records(*about: object, **more: object) -> int:
+        kafka_broker.recreate(topic)
+        return 350
+
+    monkeypatch.setattr(job, "write_records", write_records)
+    monkeypatch.setattr(replay, "running", lambda *about: nullcontext((None, threading.Event())))
+    with pytest.raises(PipelineError, match=f"^topic {topic} was recreated during the replay .*, create it again"):
+        replay.replay_to_topic(kept.archive.path, ALL, settings, topic)

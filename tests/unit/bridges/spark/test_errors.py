@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridges.spark.errors import PipelineError, sentence
+from bridges.spark.errors import Lasting, PipelineError, failure, sentence
 
 CALL = "An error occurred while calling o58.parquet"
 NAME = "org.apache.spark.sql.api.python.PythonSQLUtils"
@@ -43,6 +43,39 @@ STACK = "\n\tat org.apache.spark.sql.execution.QueryExecution.run(QueryExecution
 )  # fmt: skip
 def test_errors_become_sentences(text: str, said: str) -> None:
     assert sentence(Exception(text)) == said
+
+
+TASK = (
+    "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+    '  File "worker.py", line 1, in main\n    process()\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "lasting"),
+    [
+        (f"{TASK}ModuleNotFoundError: No module named 'x'", "a Spark worker lacks a module, install the wheel of "
+                                                            "scopegate there: No module named 'x'", True),
+        (f"{TASK}AttributeError: Can't get attribute 'X' on <module 'y'>", "a Spark worker has another version of a "
+         "module, install the same wheel of scopegate there: Can't get attribute 'X' on <module 'y'>", True),
+        (f"{TASK}ImportError: cannot import name 'X' from 'y'", "a Spark worker has another version of a module, "
+         "install the same wheel of scopegate there: cannot import name 'X' from 'y'", True),
+        ("[PYTHON_VERSION_MISMATCH] Python in worker has 3.11", "a Spark worker has another Python: Python in worker "
+                                                                "has 3.11", True),
+        (f'{CALL}.\n: Lost: java.io.IOException: Cannot run program "/p": error=2, No such file{STACK}',
+         "a Spark worker does not have the Python of the job (PYSPARK_PYTHON): Cannot run program \"/p\": error=2, No "
+         "such file", True),
+        (f'{CALL}.\n: java.io.IOException: Cannot run program "/p": error=12, Cannot allocate memory{STACK}',
+         'IOException: Cannot run program "/p": error=12, Cannot allocate memory', False),
+        (f"{TASK}AttributeError: 'int' object has no attribute 'x'", "a task failed: AttributeError: 'int' object has "
+                                                                     "no attribute 'x'", False),
+        (f"{TASK}bridges.spark.errors.PipelineError: ModuleNotFoundError: x", "ModuleNotFoundError: x", False),
+        ("Connection refused", "a process of Spark is gone: Connection refused", False),
+    ],
+)  # fmt: skip
+def test_a_worker_that_cannot_run_the_tasks_does_not_pass(text: str, said: str, lasting: bool) -> None:
+    found = failure("commit 7", Exception(text))
+    assert (str(found), isinstance(found, Lasting)) == (f"commit 7: {said}", lasting)
 
 
 def test_what_is_said_already_stays() -> None:

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridges.spark.archive.archiving.bounded_source import SnapshotOrigin
-from bridges.spark.archive.contents.ranges import LOST, Log, Range, Refused, next_ranges, problems
+from bridges.spark.archive.contents.ranges import (
+    LOST,
+    Log,
+    Range,
+    Refused,
+    check_identities,
+    next_ranges,
+    problems,
+)
 
 
 def log(bounds: dict[int, tuple[int, int]], identity: str | None = "id", first: dict[int, int] | None = None) -> Log:
@@ -94,6 +102,9 @@ class Growing:
         bounds = {0: (0, 10 * self.looks), **({1: (0, 5)} if self.looks > 1 else {})}
         return [Log("a", "id", bounds)]
 
+    def identities(self, addresses: Any) -> Any:
+        return dict.fromkeys(addresses, "id")
+
     def source(self) -> Any:
         return "source"
 
@@ -110,3 +121,13 @@ def test_a_log_that_grows_has_an_end_for_who_goes_to_its_end() -> None:
     list(later.logs())
     assert [dict(log.bounds) for log in later.logs()] == [{0: (0, 10)}]
     assert later.source() == "source"  # type: ignore[comparison-overlap]
+    assert later.identities(["a"]) == {"a": "id"}
+
+
+def test_a_log_is_still_the_one_that_its_ranges_were_planned_for() -> None:
+    """One that tells no identity, now or before, counts as the same."""
+    old, unnamed = Range("a", 0, 0, 5, identity="old"), Range("b", 0, 0, 5)
+    for identities in ({"a": "old", "b": "new"}, {"a": None}, {}):
+        check_identities([old, unnamed], identities)
+    with pytest.raises(Refused, match=r"^a: the topic was recreated while it was read \(its id was old, now it"):
+        check_identities([unnamed, old], {"a": "new", "b": "new"})

@@ -12,6 +12,8 @@ from bridges.kafka.admin import offsets
 from bridges.spark.cli.archive import archive
 from gateway.cli.main import main
 from tests.support.gateway.process import free_port
+from tests.support.spark import archives
+from tests.support.spark.report import events
 
 AMQP = ("--amqp", "url=amqp://127.0.0.1:PORT", "--amqp", "address=events")
 
@@ -38,6 +40,18 @@ def test_a_command_calls_its_job(
     done = CliRunner().invoke(main, ["pipeline", *map(filled, words)])
     assert done.exit_code == 1, done.output
     assert filled(said) in done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+@pytest.mark.parametrize("target", [AMQP, ("--kafka", "127.0.0.1:PORT", "--topic", "t")])
+def test_a_replay_with_a_wrong_filter_asks_nobody(target: tuple[str, ...], tmp_path: Path) -> None:
+    """To a topic, it was told by a task of Spark, and its reason by a worker."""
+    folder = archives.written(tmp_path / "archive", {"orders": events()}).path
+    words = [each.replace("PORT", str(free_port())) for each in target]
+    call = ["pipeline", "replay", str(folder), "--from", "orders", "--filter", "colour = ", *words]
+    done = CliRunner().invoke(main, call)
+    assert done.exit_code == 1, done.output
+    assert "the filter: " in done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr
 
 

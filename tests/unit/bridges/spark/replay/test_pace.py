@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridges.spark.replay.pace import Pace
+from bridges.spark.replay.pace import Pace, SpacedReports
 
 
 class Clock:
@@ -40,3 +40,12 @@ def test_who_waits_long_is_still_stopped() -> None:
     pace = Pace(0.001, lambda: clock.now, clock.sleep, lambda: clock.now > 102)
     assert not pace.wait(1)
     assert clock.now < 103
+
+
+def test_progress_is_told_once_a_second() -> None:
+    clock, told = Clock(), list[int]()
+    report = SpacedReports(told.append, lambda: clock.now)
+    for sent in range(15):
+        report(sent)
+        clock.sleep(0.25)
+    assert told == [4, 8, 12]

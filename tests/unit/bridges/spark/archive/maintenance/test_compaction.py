@@ -9,6 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,6 +22,7 @@ from bridges.spark.archive.store import Archive
 from bridges.spark.archive.verification import verify
 from bridges.spark.columns.rows import EventRow
 from bridges.spark.errors import PipelineError
+from bridges.spark.views.views import views_sql
 from tests.support.amqp.messages import message
 from tests.support.spark import aged, archives
 
@@ -113,6 +115,17 @@ def test_all_readers_see_the_same_rows_at_each_step(archive: Archive) -> None:
     assert not (archive.path / "_compacted").exists()
     assert by_manifest(archive) == expected == by_folder(archive)
     assert (verify(archive).rows, verify(archive).problems) == (120, ())
+
+
+def test_views_that_are_written_meanwhile_have_all_events(archive: Archive) -> None:
+    """They had those of one compacted date, and none when its files were in place."""
+    for task in plan(archive.readable(), date.max, SIZE):
+        compact(archive, task, SIZE, 3600)
+    connection = duckdb.connect()
+    connection.execute(views_sql(archive.path, "duckdb"))
+    for _ in range(2):
+        assert connection.execute("SELECT count(*) FROM orders_eu").fetchall() == [(60,)]
+        finish(archive)
 
 
 def test_without_grace_the_old_files_go_at_once(archive: Archive) -> None:

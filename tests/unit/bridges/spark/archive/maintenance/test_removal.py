@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from bridges.spark.archive import verification
 from bridges.spark.archive.contents import file_rows
 from bridges.spark.archive.contents.file_layout import STORED
 from bridges.spark.archive.maintenance import rewrite
@@ -22,6 +23,7 @@ from bridges.spark.archive.manifest.commits import ERASE, EXPIRE
 from bridges.spark.archive.store import Archive
 from bridges.spark.archive.verification import verify
 from bridges.spark.columns.rows import EventRow
+from bridges.spark.errors import PipelineError
 from tests.support.amqp.messages import message
 from tests.support.spark import aged, archives
 from tests.support.spark.pipeline import here
@@ -56,6 +58,24 @@ def archive(model: Path, tmp_path: Path) -> Archive:
 def holding(path: Path, data: bytes) -> list[str]:
     """The files below the archive in which the bytes are; Parquet keeps small values as they are."""
     return [str(each) for each in path.rglob("*") if each.is_file() and data in each.read_bytes()]
+
+
+def test_a_check_that_meets_a_removal_begins_again(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It told that files were missing which the removal had replaced."""
+    removals, real = list(plan_erasure(archive, SECRET)), verification.digest
+
+    def digest(path: Path) -> str:
+        if removals:
+            list(erase(archive, SECRET, [removals.pop()]))
+        return real(path)
+
+    monkeypatch.setattr(verification, "digest", digest)
+    verdict = verify(archive)
+    assert (verdict.rows, verdict.problems, removals) == (24, (), [])
+    removals += plan_expiry(archive, date(1970, 1, 2))
+    monkeypatch.setattr(verification, "_TRIES", 1)
+    with pytest.raises(PipelineError, match=r"other jobs keep replacing files of .* try again after compact"):
+        verify(archive)
 
 
 def test_what_is_left_is_in_files_of_the_wanted_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

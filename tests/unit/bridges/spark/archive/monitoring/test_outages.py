@@ -14,8 +14,8 @@ from bridges.spark.archive.archiving.job import LogBounds, run
 from bridges.spark.archive.contents.ranges import Log, Range
 from bridges.spark.archive.monitoring.outages import Outages, is_outage
 from bridges.spark.archive.monitoring.progress import ArchiveProgress, ProgressMeter
-from bridges.spark.archive.store import Archive
-from bridges.spark.errors import PipelineError
+from bridges.spark.archive.store import MANIFEST, Archive
+from bridges.spark.errors import PipelineError, failure
 from gateway.errors import INTERNAL_ERROR, NOT_FOUND, AmqpError
 
 GONE = AmqpError(INTERNAL_ERROR, "Kafka at k:9092 does not answer")
@@ -60,12 +60,44 @@ def error(cause: BaseException | None, *, hidden: bool = False) -> PipelineError
         (RuntimeError("a task failed"), True),
         (error(GONE, hidden=True), True),
         (AmqpError(NOT_FOUND, "Kafka has no topic t"), False),
+        (failure("commit 1", RuntimeError("ModuleNotFoundError: No module named 'x'")), False),
         (None, False),
     ],
 )
 @pytest.mark.parametrize("hidden", [False, True])
 def test_what_may_pass(cause: BaseException | None, passes: bool, hidden: bool) -> None:
     assert is_outage(error(cause, hidden=hidden)) is passes
+
+
+def written(folder: Path) -> Archive:
+    archive = Archive(folder)
+    with archive.writing():
+        archive.commit(1, archive.stage(1), [Range("orders", 0, 0, 5, 0, "id")], [])
+    return archive
+
+
+@pytest.mark.parametrize("name", ["00000001.json", "checkpoint-00000001.json", "segments/00000001-00000001.parquet"])
+@pytest.mark.parametrize("content", [b"{", b"{}", b""])
+def test_what_is_broken_does_not_pass(tmp_path: Path, name: str, content: bytes) -> None:
+    """A job that had started before would have waited for ever."""
+    history = written(tmp_path).history()
+    if name != "00000001.json":
+        history.write_checkpoint()
+    (tmp_path / MANIFEST / name).write_bytes(content)
+    with pytest.raises(PipelineError) as broken:
+        list(Archive(tmp_path).history().commits())
+    assert not is_outage(broken.value)
+    assert not is_outage(error(broken.value, hidden=True))
+
+
+def test_a_storage_that_does_not_let_a_manifest_be_read_may_pass(tmp_path: Path) -> None:
+    manifest = tmp_path / MANIFEST / "00000001.json"
+    archive = written(tmp_path)
+    manifest.unlink()
+    manifest.mkdir()  # EISDIR, an error of the file system
+    with pytest.raises(PipelineError) as failed:
+        archive.history()
+    assert is_outage(failed.value)
 
 
 def test_pauses_grow_to_a_minute_and_there_are_two_lines() -> None:
@@ -142,9 +174,7 @@ def run_once(
     folder: Path, origin: Any, clock: Clock, spark: Any, patience: float | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> bool:  # fmt: skip
-    archive = Archive(folder)
-    with archive.writing():
-        archive.commit(1, archive.stage(1), [Range("orders", 0, 0, 5, 0, "id")], [])
+    archive = written(folder)
     return run(
         spark, archive, origin, LogBounds(), observer=Watcher(), meter=ProgressMeter(lambda: 0.0, lambda: 0.0),
         outages=clock.outages(patience), over=lambda: True, stopped=stopped,

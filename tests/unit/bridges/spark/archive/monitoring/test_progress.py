@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from io import StringIO
 from typing import Any
 from urllib.request import urlopen
@@ -12,7 +13,7 @@ from urllib.request import urlopen
 import pytest
 from click.testing import CliRunner
 
-from bridges.spark.archive.contents.ranges import Log, Range
+from bridges.spark.archive.contents.ranges import LOST, Log, Range
 from bridges.spark.archive.manifest.commits import Commit, File
 from bridges.spark.archive.monitoring.metrics import ArchiveMetrics
 from bridges.spark.archive.monitoring.progress import ArchiveProgress, MeteredOrigin, ProgressMeter
@@ -32,6 +33,9 @@ def measured(now: float = 147.0, high: int = 1_234_967) -> ArchiveProgress:
         def source(self) -> Any:
             return "source"
 
+        def identities(self, addresses: Collection[str]) -> dict[str, str | None]:
+            return dict.fromkeys(addresses, "id")
+
         def holding(self, gaps: Sequence[Range]) -> Iterator[Range]:
             return iter(gaps)
 
@@ -41,6 +45,7 @@ def measured(now: float = 147.0, high: int = 1_234_967) -> ArchiveProgress:
 
     metered = MeteredOrigin(Origin(), meter)
     assert (metered.source(), list(metered.holding(RANGES))) == ("source", list(RANGES))
+    assert metered.identities(["a"]) == {"a": "id"}
     meter.begin()
     assert len(list(metered.logs())) == 2
     return meter.measured(COMMIT, {("a", 0): RANGES[0], ("b", 1): RANGES[1]})
@@ -59,7 +64,7 @@ def test_lines_and_json_say_it() -> None:
     assert cli.as_text(measured(now=95 + 7200)).endswith("behind (2 h)")
     assert cli.as_json(measured()) == {
         "commit": 7, "rows": 300, "bytes": 3 << 20, "files": 1, "seconds": 2.0, "rows_per_second": 150.0,
-        "behind_events": 1_234_597, "behind_seconds": 52.0, "unknown_mappings": 0,
+        "behind_events": 1_234_597, "behind_seconds": 52.0, "unknown_mappings": 0, "lost_offsets": 0,
     }  # fmt: skip
 
 
@@ -71,6 +76,19 @@ def output(monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> Iterator[tuple
         patch.setattr("sys.stdout", streams[0])
         patch.setattr("sys.stderr", streams[1])
         yield streams
+
+
+def test_lost_offsets_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which `--no-fail-on-data-loss` has recorded: only `verify` told of them."""
+    lost = replace(COMMIT, ranges=(Range("a", 3, 50, 70, gap_reason=LOST), *COMMIT.ranges))
+    found = measured()._replace(commit=lost)
+    assert cli.as_json(found)["lost_offsets"] == 20
+    for as_json, said in (
+        (False, "commit 7: a, partition 3: offsets 50 to 69 were lost before they were archived\n"), (True, "")
+    ):
+        with output(monkeypatch, terminal=False) as (_, err):
+            cli.ArchiveReporter(as_json=as_json).committed(found)
+        assert err.getvalue() == said
 
 
 def test_a_terminal_has_one_line_that_is_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
