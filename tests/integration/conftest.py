@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from bridges.kafka.clusters.cluster import ClusterConfig
 from tests.support.amqp.peer import Listener
@@ -19,7 +19,7 @@ from tests.support.gateway.process import PATIENCE, wait_until
 from tests.support.kafka.remote_log import Fars
 from tests.support.kafka.streams import Clients, Streams
 from tests.support.kafka.streams_remote import Remote
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, led
 
 SIZES = {"solo": 1, "orders": 3}
 LOT = 15
@@ -58,15 +58,8 @@ def new_topics(broker: KafkaBroker) -> list[dict[str, str]]:
     for answer in admin.create_topics(wanted).values():
         answer.result(PATIENCE)
 
-    ends = {TopicPartition(each[name], 0): OffsetSpec.latest() for each in found for name in SIZES}
-
-    def ready() -> bool:  # a leader is told of before it knows
-        try:
-            return all(answer.result(PATIENCE) for answer in admin.list_offsets(ends).values())
-        except KafkaException:
-            return False
-
-    wait_until(ready, "leaders of all topics")
+    partitions = [TopicPartition(each[name], 0) for each in found for name in SIZES]
+    wait_until(lambda: led(admin, partitions), "leaders of all topics")
     return found
 
 

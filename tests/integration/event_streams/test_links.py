@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from proton import Message
 
 from gateway.amqp.codec.types import Array, Described, Symbol, Timestamp, Ulong
@@ -22,6 +22,7 @@ from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE
 from tests.support.servers.embedded_kafka import EmbeddedKafka, Kafka, begun, on
+from tests.support.servers.kafka import new_producer
 
 ES = "AMQP_EVENT_STREAMS_V1_0"
 PARTITION = Symbol("event-streams-partition")
@@ -299,7 +300,7 @@ def test_a_filter_may_be_described_twice(place: Place, colours: str) -> None:
 @pytest.mark.row("ES-5.1.2-3")
 def test_events_of_one_moment_keep_their_order(place: Place) -> None:
     topic, moment = place.topic(), 1_700_000_000_123
-    producer = Producer({"bootstrap.servers": place.broker.bootstrap, "log_level": 0})
+    producer = new_producer(place.broker.bootstrap)
     for number in range(5):
         producer.produce(topic, b"%d" % number, timestamp=moment)
     assert producer.flush(PATIENCE) == 0

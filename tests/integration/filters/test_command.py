@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from confluent_kafka import Producer
-
 from tests.support.cli.commands import Result, run
 from tests.support.gateway.process import PATIENCE
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, new_producer
 
 POLICY = """
 kafka: {{main: {{bootstrap: "{bootstrap}"}}}}
@@ -26,7 +24,7 @@ def call(policy: Path, *arguments: str) -> Result:
 def written(broker: KafkaBroker, folder: Path, records: int) -> tuple[Path, str]:
     """A policy, and the address of a topic where every tenth record is red."""
     topic = broker.create_topic(partitions=2)
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer = new_producer(broker.bootstrap)
     for number in range(records):
         color = b"red" if number % 10 == 0 else b"blue"
         producer.produce(topic, f"v{number}", partition=number % 2, headers=[("color", color)], timestamp=1000 + number)

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import ConsumerGroupTopicPartitions
 from proton import Described as ProtonDescribed
 from proton import Message, symbol
 from proton.reactor import Filter, Selector
@@ -28,7 +28,7 @@ from tests.support.filters.streams import EARLIEST, answers
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import PATIENCE, wait_until
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, new_producer
 from tests.support.servers.servers import Redis
 
 MANY = 200_000
@@ -43,7 +43,7 @@ class Long:
         self.document = Document(state=redis.url)
         self.document.kafka(broker.bootstrap)
         self.gateway: Gateway = gateways(self.document.text)
-        self._producer = Producer({"bootstrap.servers": broker.bootstrap, "queue.buffering.max.messages": 2 * MANY})
+        self._producer = new_producer(broker.bootstrap, **{"queue.buffering.max.messages": 2 * MANY})
         self.end = 0
         self.put("blue", MANY)
 

@@ -6,7 +6,6 @@ import itertools
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from bridges.kafka.records.mapping import RecordWriter
 from gateway.amqp.codec.codec import Int, Symbol
@@ -18,7 +17,7 @@ from tests.support.filters.streams import Answer, StreamPlace, answers, begin
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE
 from tests.support.kafka.records import copies
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, new_producer
 
 OFFSET = "d.event-streams-offset"
 
@@ -37,7 +36,7 @@ class Kafka:
 
     def __init__(self, place: StreamPlace) -> None:
         self.topic = place.broker.create_topic()
-        self._producer = Producer({"bootstrap.servers": place.broker.bootstrap})
+        self._producer = new_producer(place.broker.bootstrap)
         self._numbers = itertools.count()
 
     def put(self, value: bytes | None, headers: Any = None, key: bytes | None = None) -> int:

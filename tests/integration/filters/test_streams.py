@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from gateway.amqp.codec.codec import Array, Described, Int, Long, Symbol, Timestamp, Ubyte, Uint, Ulong
 from gateway.filters.position.event_stream import offset_symbol
@@ -17,7 +16,7 @@ from tests.support.filters.corpus import CASES, CORPUS, RED, Case, app, describe
 from tests.support.filters.streams import EARLIEST, Answer, StreamPlace, answers, begin
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, new_producer
 
 SMALL_SQL = "amqp:event-streams-sql-filter"
 
@@ -205,7 +204,7 @@ FORMS = {"small": SMALL_SQL, "number": 0x201, "nested": SMALL_SQL, "full": "amqp
 def timed(place: StreamPlace) -> str:
     """A topic with the events of `TIMES`, from an ordinary producer."""
     topic = place.broker.create_topic()
-    producer = Producer({"bootstrap.servers": place.broker.bootstrap})
+    producer = new_producer(place.broker.bootstrap)
     for number, time in enumerate(TIMES):
         producer.produce(topic, b"%d" % number, timestamp=time)
     assert producer.flush(PATIENCE) == 0

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 
 from tests.support.amqp.links import receiving
 from tests.support.amqp.messages import sections
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import PATIENCE, ports, wait_until
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, new_producer
 from tests.support.servers.servers import Artemis, Redis
 
 PARTITIONS = 3
@@ -64,7 +64,7 @@ class Topics:
 
     def __init__(self, broker: KafkaBroker) -> None:
         self.broker = broker
-        self.producer = Producer({"bootstrap.servers": broker.bootstrap})
+        self.producer = new_producer(broker.bootstrap)
 
     def make(self) -> str:
         return self.broker.create_topic(partitions=PARTITIONS)

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from confluent_kafka import Producer
 
 from gateway.amqp.message.sections import delivery_annotations, walk
 from tests.support.amqp.members import EPOCH, PARTITION, Member, requested_properties
@@ -28,7 +27,7 @@ from tests.support.gateway.gateways import GatewayPair, start_pair
 from tests.support.gateway.groups import group_state
 from tests.support.gateway.process import PATIENCE, wait_until
 from tests.support.plugins.seed import SECONDS, SEED
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, new_producer
 from tests.support.servers.servers import Redis
 
 PARTITIONS, CONSUMERS, PACE = 4, 6, 0.01
@@ -145,7 +144,7 @@ class Writer(threading.Thread):
     def __init__(self, broker: KafkaBroker, topic: str, history: History) -> None:
         super().__init__(name="writer", daemon=True)
         self.topic, self.history, self.ended = topic, history, threading.Event()
-        self.producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0, "linger.ms": 0})
+        self.producer = new_producer(broker.bootstrap, **{"linger.ms": 0})
 
     def run(self) -> None:
         number = 0

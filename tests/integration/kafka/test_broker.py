@@ -20,7 +20,7 @@ from tests.support.amqp.messages import message
 from tests.support.gateway.process import PATIENCE
 from tests.support.kafka.streams import Clients, Delivered, Streams, position
 from tests.support.kafka.streams_remote import Remote
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, new_producer
 
 PARTITION = Symbol("event-streams-partition")
 TIMES = "CreateTime", "LogAppendTime"
@@ -42,7 +42,7 @@ everywhere = pytest.mark.parametrize("streams", ["bridge", "process"], indirect=
 
 
 def produce(broker: KafkaBroker, topic: str, *values: bytes, **options: Any) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    producer = new_producer(broker.bootstrap)
     errors: list[Any] = []
     for value in values:
         producer.produce(topic, value, on_delivery=lambda error, _: error and errors.append(error), **options)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from gateway.amqp.codec.codec import Symbol, Timestamp
 from tests.support.amqp.frames import framed, performative
@@ -19,6 +19,7 @@ from tests.support.amqp.peer import Peer
 from tests.support.gateway.crossing import Inbox, Outbox, answer, hop_annotations
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import PATIENCE, ports, wait_until
+from tests.support.servers.kafka import new_producer
 
 POLICY = """
 gateway: {{id: gw-kafka-crossing, http: "127.0.0.1:{http}", log: json}}
@@ -102,7 +103,7 @@ def record(consumer: Consumer) -> tuple[bytes, dict[str, bytes]]:
 
 def produce(place: Place, topic: str, value: bytes, headers: dict[str, bytes]) -> None:
     """Write one record as an ordinary Kafka client does."""
-    producer = Producer({"bootstrap.servers": place.bootstrap, "log_level": 0})
+    producer = new_producer(place.bootstrap)
     producer.produce(topic, value, headers=headers)
     assert producer.flush(PATIENCE) == 0
 

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import Producer
 
 from bridges.kafka.clusters.cluster import ClusterConfig
 from gateway.amqp.codec.types import Described, Symbol
@@ -18,7 +17,7 @@ from gateway.filters.position.event_stream import OFFSET, offset_symbol
 from policies.model.scopes.assignment import Assignment
 from tests.support.gateway.process import PATIENCE, wait_until
 from tests.support.kafka.streams import Delivered, Route, Streams, position
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, new_producer
 from tests.support.spark.pipeline import Watermarks, consumed
 
 COMPACTED = {
@@ -52,7 +51,7 @@ class Transactions:
 
     def __init__(self, broker: KafkaBroker, topic: str) -> None:
         self._topic = topic
-        self._producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic, "log_level": 0})
+        self._producer = new_producer(broker.bootstrap, **{"transactional.id": topic})
         self._producer.init_transactions(PATIENCE)
 
     def write(self, word: bytes, *keys: int, commit: bool = True) -> None:

@@ -6,7 +6,7 @@ import time
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import TopicPartition
 
 from gateway.filters.position.event_stream import offset_symbol
 from tests.support.amqp import frames
@@ -16,7 +16,7 @@ from tests.support.gateway.crossing import Inbox, connected
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, new_producer
 
 
 class Place(NamedTuple):
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 
 def produce(broker: KafkaBroker, topic: str, *values: bytes) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0, "linger.ms": 200})  # one batch
+    producer = new_producer(broker.bootstrap, **{"linger.ms": 200})  # one batch
     for value in values:
         producer.produce(topic, value)
     assert producer.flush(PATIENCE) == 0

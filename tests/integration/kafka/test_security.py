@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclOperation,
@@ -23,6 +22,7 @@ from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import PATIENCE, wait_until
 from tests.support.gateway.warm import IMPATIENT, shortened
 from tests.support.plugins.fixtures import served
+from tests.support.servers.kafka import new_producer
 from tests.support.servers.secured_kafka import PASSWORD, USER, SecuredKafka, TokenEndpoint
 
 WRONG = "some-other-phrase-9"
@@ -173,7 +173,7 @@ def test_each_scope_has_its_own_cluster(
     document.data["kafka"]["other"] = {"bootstrap": "embedded", "topics": {topic: 1}}
     other = document.add_scope("lab", {"match": "events/{topic}", "kafka": "other"})
     start_gateway(document.text, env={"KAFKA_PASSWORD": PASSWORD})
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    producer = new_producer(broker.bootstrap)
     readers = [receive(Login(port), f"events/{topic}", 1) for port in (document.edge, other)]
     for reader in readers:
         reader.attached()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclOperation,
@@ -35,7 +35,7 @@ from tests.support.gateway.document import Document
 from tests.support.gateway.process import PATIENCE
 from tests.support.plugins.fixtures import served
 from tests.support.servers.certs import Authority
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, new_producer
 from tests.support.servers.secured_kafka import PASSWORD, USER, SecuredKafka
 from tests.support.spark.pipeline import archived, consumed, files, produce
 
@@ -280,7 +280,7 @@ def test_records_of_a_mapping_to_come_are_kept_and_not_guessed_at(
     spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:
     topic = kafka_broker.create_topic()
-    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap, "log_level": 0})
+    producer = new_producer(kafka_broker.bootstrap)
     headers: list[list[tuple[str, Any]]] = [
         [("color", b"red"), ("amqp.bare", b"\x07" + bytes(16) + b"\x00sections of a version to come")],
         [("amqp.body", b"parquet")],

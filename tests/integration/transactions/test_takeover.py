@@ -13,7 +13,7 @@ from tests.support.gateway.crossing import Outbox
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE, wait_until
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, new_producer
 from tests.support.servers.servers import Redis
 from tests.support.transactions.controller import Controller, in_transaction
 from tests.support.transactions.topics import committed, consuming
@@ -42,7 +42,7 @@ def left_open(broker: KafkaBroker, identifier: str, topic: str, offset: int) -> 
     names = [each.group_id for each in admin.list_consumer_groups().result(PATIENCE).valid]
     (name,) = [each for each in names if each.count(".") == 2 and offset_of(broker, each, topic) > 0]
     settings = {"transactional.id": identifier, "transaction.timeout.ms": 600_000, "log_level": 0}
-    producer = Producer({"bootstrap.servers": broker.bootstrap, **settings})
+    producer = new_producer(broker.bootstrap, **settings)
     producer.init_transactions(PATIENCE)
     producer.begin_transaction()
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": name, "log_level": 0})

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
 
@@ -90,22 +91,39 @@ def writing(bootstrap: str, **settings: Any) -> Iterator[Callable[..., None]]:
 
     A flush alone counts records that were given up as done.
     """
-    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, **settings})
+    client = new_producer(bootstrap, **settings)
     errors: Counter[str] = Counter()
 
     def produce(*about: Any, **more: Any) -> None:
-        producer.produce(*about, **more, on_delivery=lambda error, _: error and errors.update([str(error)]))
-        producer.poll(0)
+        client.produce(*about, **more, on_delivery=lambda error, _: error and errors.update([str(error)]))
+        client.poll(0)
 
     yield produce
-    assert producer.flush(PATIENCE) == 0, "records that Kafka did not confirm"
+    assert client.flush(PATIENCE) == 0, "records that Kafka did not confirm"
     assert not errors, errors
 
 
-def leaders(admin: AdminClient, topic: str) -> int:
-    """Return how many partitions of a topic have a leader; only this topic is asked for, of many hundred."""
-    found = admin.list_topics(topic, timeout=PATIENCE).topics[topic]
-    return sum(partition.leader >= 0 for partition in found.partitions.values())
+def new_producer(bootstrap: str, **settings: Any) -> Producer:
+    """A producer that keeps the order of each partition when it has to send again."""
+    return Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0, **settings})
+
+
+def led(admin: AdminClient, partitions: Iterable[TopicPartition]) -> bool:
+    """Tell whether the leaders of these partitions answer.
+
+    A broker names itself as the leader before it is one, and refuses records meanwhile: clients try again, those that
+    are not idempotent in another order.
+    """
+    ends = {partition: OffsetSpec.latest() for partition in partitions}
+    try:
+        return all(answer.result(PATIENCE) for answer in admin.list_offsets(ends, request_timeout=PATIENCE).values())
+    except KafkaException:
+        return False
+
+
+def partitions_of(topic: str, count: int) -> list[TopicPartition]:
+    """The partitions of a topic."""
+    return [TopicPartition(topic, number) for number in range(count)]
 
 
 class KafkaBroker(Server):
@@ -182,7 +200,7 @@ class KafkaBroker(Server):
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         admin = self.admin()
         admin.create_topics([new])[topic].result(PATIENCE)
-        wait_until(lambda: leaders(admin, topic) == partitions, f"{partitions} leaders of {topic}")
+        wait_until(lambda: led(admin, partitions_of(topic, partitions)), f"{partitions} leaders of {topic}")
         return topic
 
     def grow(self, topic: str, partitions: int) -> None:
@@ -193,7 +211,7 @@ class KafkaBroker(Server):
         """
         admin = self.admin()  # referenced until the end: an answer ends with its client
         admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(PATIENCE)
-        wait_until(lambda: leaders(admin, topic) == partitions, f"{partitions} leaders of {topic}")
+        wait_until(lambda: led(admin, partitions_of(topic, partitions)), f"{partitions} leaders of {topic}")
 
     def recreate(self, topic: str, partitions: int = 1) -> None:
         """Delete a topic, and create another one of the same name."""

@@ -11,7 +11,7 @@ from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.support.gateway.process import PATIENCE, Process, Server, answers, fresh_folder, ports, run_tool, wait_until
-from tests.support.servers.kafka import PROPERTIES, java
+from tests.support.servers.kafka import PROPERTIES, java, led, partitions_of
 
 _REPLICATED = """
 offsets.topic.replication.factor=3
@@ -110,7 +110,7 @@ class KafkaBrokers(Server):
         """A topic of one partition on all three."""
         topic = f"replicated-{uuid.uuid4().hex[:6]}"
         self.admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=3)])[topic].result(PATIENCE)
-        wait_until(lambda: self.leader(topic) > 0, f"a leader of {topic}")
+        wait_until(lambda: led(self.admin, partitions_of(topic, 1)), f"a leader of {topic}")
         return topic
 
     def create_topic_on(self, number: int) -> str:
@@ -118,7 +118,7 @@ class KafkaBrokers(Server):
         topic = f"alone-{uuid.uuid4().hex[:6]}"
         new = NewTopic(topic, num_partitions=1, replica_assignment=[[number]], config={"min.insync.replicas": "1"})
         self.admin.create_topics([new])[topic].result(PATIENCE)
-        wait_until(lambda: self.leader(topic) == number, f"a leader of {topic}")
+        wait_until(lambda: led(self.admin, partitions_of(topic, 1)), f"a leader of {topic}")
         return topic
 
     def leader(self, topic: str) -> int:

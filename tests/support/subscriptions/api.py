@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
-
 from gateway.amqp.sasl.user_file import make_entry
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateway
 from tests.support.gateway.process import PATIENCE, free_port
 from tests.support.servers.embedded_kafka import EmbeddedKafka
+from tests.support.servers.kafka import new_producer
 
 USERS = {"billing": "secret-of-billing", "shipping": "secret-of-shipping", "ops": "secret-of-ops"}
 PATH = "/subscriptions"
@@ -140,7 +139,7 @@ class EventWriter:
             kafka = EmbeddedKafka()
             kafka.found(where)
             where = kafka.bootstrap
-        self._producer = Producer({"bootstrap.servers": where, "linger.ms": 0, "log_level": 0})
+        self._producer = new_producer(where, **{"linger.ms": 0})
 
     def write(
         self,

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 
 from bridges.kafka.clusters.cluster import ClusterConfig
 from bridges.kafka.links import checkpointer
@@ -22,7 +22,7 @@ from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import PATIENCE, ports, wait_until
 from tests.support.kafka.streams import Streams
 from tests.support.servers.embedded_kafka import EmbeddedKafka, Kafka, begun, on
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, new_producer
 from tests.support.servers.servers import Redis
 
 NEVER = {"durable": Uint(2), "expiry_policy": Symbol("never")}
@@ -44,7 +44,7 @@ class Place:
         addresses[-1:] = [{"match": "letters/{topic}", "kafka": "main", "topic": "{topic}.dead"}, addresses[-1] | rule]
         self.gateway: Gateway = gateways(self.document.text)
         begun(broker, self.gateway)
-        self.producer = Producer({"bootstrap.servers": broker.bootstrap})
+        self.producer = new_producer(broker.bootstrap)
 
     def another(self) -> int:
         """The port of a further process with the same shared state."""

@@ -7,11 +7,9 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from confluent_kafka import Producer
-
 from bridges.kafka.consume.poll import Key
 from bridges.kafka.consume.reader import Fetched, PartitionReader, ReaderOwner
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, new_producer
 
 ROUNDS = 5
 SOON = 0.25
@@ -54,7 +52,7 @@ async def reading(bootstrap: str) -> AsyncIterator[Reading]:
 async def test_a_partition_does_not_wait_for_one_that_has_nothing_more(kafka_broker: KafkaBroker) -> None:
     """A client has one request on its way to each broker, which may wait for events of all partitions in it."""
     idle, busy = kafka_broker.create_topic(), kafka_broker.create_topic(partitions=ROUNDS)
-    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap})
+    producer = new_producer(kafka_broker.bootstrap)
     for partition in range(ROUNDS):
         producer.produce(busy, b"event", partition=partition)
     assert producer.flush(10) == 0

@@ -19,7 +19,7 @@ from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE
 from tests.support.kafka.streams import Route, Streams, fill
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, new_producer
 
 SIZE, LOT = 32_000, 4_000
 """Size of an event in bytes, and the number of events per lot: 122 MiB."""
@@ -70,7 +70,7 @@ def test_consumers_that_stopped_cost_no_memory(start_gateway: Gateways, kafka_br
     document.kafka(kafka_broker.bootstrap)
     document.scope()["listen"][0]["limits"] = {"idle_timeout": "10m"}  # they say nothing while the test goes on
     gateway, topic = start_gateway(document.text), kafka_broker.create_topic()
-    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap, "queue.buffering.max.kbytes": 2**20})
+    producer = new_producer(kafka_broker.bootstrap, **{"queue.buffering.max.kbytes": 2**20})
     *stopped, deaf, quick = [Member(document.edge, f"events/{topic}", {}, start="@earliest") for _ in range(5)]
     for member in stopped:
         member.attached(credit=1)

@@ -9,7 +9,7 @@ from ctypes import c_char_p, c_int, c_size_t, c_void_p
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from bridges.kafka.admin.embedded import EmbeddedKafka
@@ -19,7 +19,7 @@ from bridges.kafka.consume import _fetch, poll, reader
 from bridges.kafka.consume.poll import Failure, Poller, PollResult, poll_fallback, poll_native
 from tests.support.gateway.process import PATIENCE, wait_until
 from tests.support.kafka.streams import Streams
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, new_producer
 from tests.support.servers.secured_kafka import PASSWORD, USER, TokenEndpoint
 
 TOPIC = "orders"
@@ -55,7 +55,7 @@ def reading(bootstrap: str, topic: str, offset: int = 0, partitions: int = 1, **
 
 def produce(bootstrap: str, topic: str, records: list[dict[str, Any]], partition: int = 0) -> None:
     errors: list[Any] = []
-    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    producer = new_producer(bootstrap)
     for record in records:
         producer.produce(topic, partition=partition, on_delivery=lambda error, _: errors.append(error), **record)
     assert producer.flush(PATIENCE) == 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from bridges.kafka.clusters.cluster import ClusterConfig
 from gateway.amqp.codec.types import Array, Described, Symbol, Timestamp, Uint
@@ -28,7 +28,7 @@ from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import PATIENCE, wait_until
 from tests.support.gateway.warm import OFTEN, shortened
 from tests.support.kafka.streams import Route, Streams
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, new_producer
 
 ES = "AMQP_EVENT_STREAMS_V1_0"
 PARTITION = Symbol("event-streams-partition")
@@ -44,7 +44,7 @@ async def streams(kafka_broker: KafkaBroker) -> AsyncIterator[Streams]:
 
 
 def produce(broker: KafkaBroker, topic: str, *values: bytes, **options: Any) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    producer = new_producer(broker.bootstrap)
     for value in values:
         producer.produce(topic, value, **options)
     assert producer.flush(PATIENCE) == 0
@@ -206,7 +206,7 @@ async def test_what_has_expired_is_skipped_where_the_policy_wants_it(
 async def test_uncommitted_events_are_for_nodes_that_want_them(kafka_broker: KafkaBroker, streams: Streams) -> None:
     topic = kafka_broker.create_topic()
     streams.routes["raw"] = Route(topic, reading=LogReadingRule(isolation="read_uncommitted"))
-    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap, "transactional.id": topic, "log_level": 0})
+    producer = new_producer(kafka_broker.bootstrap, **{"transactional.id": topic})
     producer.init_transactions(PATIENCE)
     for value, end in ((b"given up", producer.abort_transaction), (b"kept", producer.commit_transaction)):
         producer.begin_transaction()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from confluent_kafka import Producer
 from cproton_ffi import lib
 
 from tests.bench.running import resident_kib
@@ -16,7 +15,7 @@ from tests.support.amqp.numbered import NumberedReceiver, attach, until
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import PATIENCE
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, new_producer
 
 MIB = 1024 * 1024
 
@@ -51,7 +50,7 @@ class Place:
         document = Document()
         document.kafka(broker.bootstrap, **cluster)
         self.topic = broker.create_topic()
-        self.producer = Producer({"bootstrap.servers": broker.bootstrap, "queue.buffering.max.kbytes": 262_144})
+        self.producer = new_producer(broker.bootstrap, **{"queue.buffering.max.kbytes": 262_144})
         self.gateway: Gateway = gateways(document.text)
         self.port, self.count = document.edge, 0
 

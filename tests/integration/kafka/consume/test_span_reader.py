@@ -8,12 +8,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Producer
 
 from bridges.kafka.admin.offsets import Offsets
 from bridges.kafka.admin.span_reader import Span, read_spans
 from tests.support.gateway.process import PATIENCE
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, new_producer
 from tests.support.spark.pipeline import consumed, settled
 
 COUNT = 40_000
@@ -47,7 +46,7 @@ def log(kafka_broker: KafkaBroker) -> Log:
     with kafka_broker.writing(**{"queue.buffering.max.messages": COUNT * 2}) as write:
         for number in range(COUNT):
             write(topic, b"v", None, number % 2)
-    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap, "transactional.id": topic, "log_level": 0})
+    producer = new_producer(kafka_broker.bootstrap, **{"transactional.id": topic})
     producer.init_transactions(PATIENCE)
     for number in range(20):
         producer.begin_transaction()

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Producer
 
 from bridges.spark.archive.archiving import job
 from bridges.spark.archive.archiving.amqp_origin import AmqpOrigin
@@ -26,7 +25,7 @@ from bridges.spark.archive.write.check import file_differences
 from bridges.spark.archive.write.task import ArchiveBatch, RangeSource, TaskReport
 from bridges.spark.errors import PipelineError
 from tests.support.gateway.process import PATIENCE
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, new_producer
 from tests.support.spark.pipeline import files, gateway_urls, produce
 
 if TYPE_CHECKING:
@@ -179,7 +178,7 @@ def test_offsets_that_are_no_events_are_no_loss(
 ) -> None:
     """Ends of transactions and what they took back, at the end of the log, too."""
     topic, archive = kafka_broker.create_topic(), Archive(tmp_path / "archive")
-    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap, "transactional.id": topic, "log_level": 0})
+    producer = new_producer(kafka_broker.bootstrap, **{"transactional.id": topic})
     producer.init_transactions(30)
     for number in range(12):
         producer.begin_transaction()

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import TopicPartition
 
 from bridges.spark.archive.archiving.job import LogBounds, commit_next
 from bridges.spark.archive.archiving.kafka_origin import KafkaOrigin
@@ -24,7 +24,7 @@ from bridges.spark.archive.storage.paths import write_whole
 from bridges.spark.archive.store import MANIFEST, Archive
 from bridges.spark.archive.verification import verify
 from tests.support.gateway.process import PATIENCE
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, new_producer
 from tests.support.spark.pipeline import here, produce
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def kept(spark: SparkSession, kafka_broker: KafkaBroker, tmp_path_factory: pytes
     topic = kafka_broker.create_topic(partitions=2)
     archive = Archive(tmp_path_factory.mktemp("kept") / "archive")
     produce(kafka_broker, topic, 200, 2)
-    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap, "transactional.id": topic, "log_level": 0})
+    producer = new_producer(kafka_broker.bootstrap, **{"transactional.id": topic})
     producer.init_transactions(PATIENCE)
     producer.begin_transaction()
     producer.produce(topic, b"in a transaction", None, 0)

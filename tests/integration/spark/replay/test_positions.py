@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from confluent_kafka import Producer
 
 from bridges.kafka.admin.topic_copy import TopicCopy
 from bridges.spark.archive.topic_state import read_state
 from tests.support.gateway.process import PATIENCE, wait_until
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, new_producer
 from tests.support.spark.pipeline import Record, consumed, here, lent, settled
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class Kept(NamedTuple):
 
 def transactions(broker: KafkaBroker, topic: str) -> None:
     """Events of partition 1 with the gaps that aborted transactions and markers leave."""
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic, "log_level": 0})
+    producer = new_producer(broker.bootstrap, **{"transactional.id": topic})
     producer.init_transactions(PATIENCE)
     for number in range(5):
         producer.begin_transaction()

@@ -21,6 +21,7 @@ from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import PATIENCE, free_port
 from tests.support.servers.embedded_kafka import EmbeddedKafka
 from tests.support.servers.http_sink import NO_CONTENT, HttpSinkServer, SunkRequest, http_sink, status
+from tests.support.servers.kafka import new_producer
 from tests.support.subscriptions.api import PATH, ApiClient, api_port, eventually, http_rule, subscription_policy
 
 Badly = Callable[[asyncio.StreamWriter], Awaitable[None]]
@@ -74,7 +75,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory, start_module_gateway: Gateways
     gateway = start_module_gateway(document.text)
     kafka = EmbeddedKafka()
     kafka.found(gateway)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0, "log_level": 0})
+    producer = new_producer(kafka.bootstrap, **{"linger.ms": 0})
     return Odd(gateway, ApiClient(api_port(document)), producer, port)
 
 
