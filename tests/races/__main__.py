@@ -1,7 +1,8 @@
 """`python -m tests.races`: the suspects, twenty times in a row, with a busy loop on one of the cores.
 
-With `--suite` it runs the whole suite once beside the loop instead. With `--delays` all processes wait
-at random where they talk to others or ask for the time, instead of the loop: that changes who is first.
+With `--suite` it runs the whole suite once beside the loop instead. In place of the loop, `--delays` lets all
+processes wait at random where they talk to others or ask for the time, which changes who is first, and `--pauses`
+stops any of them, servers and Java included, for up to 0.3 s.
 The loop is pinned (Linux) and ends with this program. Exit code: that of pytest, 0 when no round failed.
 """
 
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.races import delays
+from tests.races.pauses import pausing
 from tests.races.suspects import SUSPECTS
 from tests.support.project.parts import ROOT
 
@@ -39,7 +41,9 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", default="", help="suspects that contain this text")
     parser.add_argument("--suite", action="store_true", help="run all tests once instead")
-    parser.add_argument("--delays", action="store_true", help="random waits in all processes instead of the loop")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--delays", action="store_true", help="random waits in all processes instead of the loop")
+    instead.add_argument("--pauses", action="store_true", help="pauses of any process instead of the loop")
     options, more = parser.parse_known_args()
     command = [sys.executable, "-m", "pytest", "--numprocesses", str(options.workers), "--dist", "loadfile"]
     if options.suite:
@@ -52,7 +56,7 @@ def main() -> int:
     command += ["--maxfail", "0", "-q", *more]
     if options.delays:
         return subprocess.run(command, cwd=ROOT, env=delays.environment(), check=False).returncode
-    with busy(min(os.sched_getaffinity(0))):
+    with pausing() if options.pauses else busy(min(os.sched_getaffinity(0))):
         return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
