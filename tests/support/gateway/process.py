@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import itertools
 import os
 import random
@@ -39,6 +40,17 @@ _PATIENT = 0.25
 
 class Timeout(AssertionError):
     """Something did not happen in time; the text says what."""
+
+
+def fork() -> int:
+    """As `os.fork`; the child collects no garbage.
+
+    What tests have left there may wait for threads that a child does not have, or crash without them: clients of Kafka.
+    """
+    child = os.fork()
+    if child == 0:
+        gc.disable()
+    return child
 
 
 def wait_until(condition: Callable[[], T], what: str, seconds: float = PATIENCE, longest: float = LONGEST) -> T:

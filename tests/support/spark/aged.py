@@ -15,6 +15,7 @@ from bridges.spark.archive.manifest.checkpoint import Checkpoint
 from bridges.spark.archive.manifest.commits import Commit, File, to_json
 from bridges.spark.archive.manifest.history import History
 from bridges.spark.archive.store import MANIFEST
+from tests.support.gateway.process import fork
 
 PER_DAY = 2880
 """Commits, at one in 30 seconds."""
@@ -56,7 +57,7 @@ def checkpointed(path: Path, count: int, per_segment: int = 500) -> None:
 
 def killed(at: int, work: Callable[[], object]) -> bool:
     """Do it in a child that is killed before the change of a folder with this number; whether it came that far."""
-    child = os.fork()
+    child = fork()
     if child == 0:
         left = at
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
 import pytest
 
+from tests.support.gateway.process import fork
 from tests.support.plugins.worker import hand_on
 from tests.support.project.parts import ROOT
 
@@ -104,3 +106,23 @@ def test_a_worker_whose_fork_never_comes_is_told_so() -> None:
     ours, theirs = socket.socketpair()
     theirs.close()
     assert not hand_on(None, ours)
+
+
+class Left:
+    """Garbage of an earlier test: only the collector frees it, and this process must not."""
+
+    def __init__(self) -> None:
+        self.own, self.process = self, os.getpid()
+
+    def __del__(self) -> None:
+        if os.getpid() != self.process:
+            os._exit(3)
+
+
+def test_a_child_collects_no_garbage_of_its_parent() -> None:
+    """A client of Kafka that was left in a cycle held up such a child, and one child crashed."""
+    Left()
+    if not (child := fork()):
+        kept = [[number] for number in range(100_000)]
+        os._exit(len(kept) - 100_000)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from bridges.spark.archive.writers.temporary import remove_abandoned, temporary_folder
+from tests.support.gateway.process import fork
 
 
 def test_what_a_killed_job_has_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folders of jobs that run, or are about to, are theirs."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    if not (child := os.fork()):
+    if not (child := fork()):
         with temporary_folder() as folder:
             (folder / "0000.parquet").touch()
             os._exit(9)
