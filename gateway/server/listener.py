@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -69,7 +69,7 @@ class Listener:
         self.connections: set[Connection] = set()
         self._logins: Final = logins
         self._quota: Final = quota
-        self._server: asyncio.Server | TlsServer | None = None
+        self._servers: list[asyncio.Server | TlsServer] = []
         self._serial = 0
         self._counters: Final = report.metrics.sockets(settings.scope, str(settings.model.bind))
         hubs = settings.model.event_hubs
@@ -78,21 +78,25 @@ class Listener:
         config = _engine_config(settings)
         self._engine_config: Final = config if self._dialect is None else self._dialect.engine_config(config)
 
-    async def start(self, inherited: socket.socket | None = None) -> None:
-        """Bind and accept; raises OSError if the port is in use. `inherited` listens at the address already."""
-        self._server = await (self._plain(inherited) if self._tls is None else self._secured(inherited))
+    async def start(self, inherited: Sequence[socket.socket] = ()) -> None:
+        """Bind and accept; raises OSError if the port is in use. `inherited` listen at the address already."""
+        if self._tls is not None:
+            self._servers.append(await self._secured(inherited))
+        else:
+            await self._plain(inherited)
         self._report.log.info(
             "listening", scope=self.settings.scope, bind=self.bound, tls=self._tls is not None,
             **({} if self.settings.model.websocket is None else {"websocket": self.settings.model.websocket}),
         )  # fmt: skip
 
-    async def _plain(self, inherited: socket.socket | None) -> asyncio.Server:
+    async def _plain(self, inherited: Sequence[socket.socket]) -> None:
         bind, create = self.settings.model.bind, self._hub.loop.create_server
-        if inherited is not None:
-            return await create(self._accept, sock=inherited, backlog=_BACKLOG)
-        return await create(self._accept, bind.host, bind.port, backlog=_BACKLOG)
+        for each in inherited:
+            self._servers.append(await create(self._accept, sock=each, backlog=_BACKLOG))
+        if not inherited:
+            self._servers.append(await create(self._accept, bind.host, bind.port, backlog=_BACKLOG))
 
-    async def _secured(self, inherited: socket.socket | None) -> TlsServer:
+    async def _secured(self, inherited: Sequence[socket.socket]) -> TlsServer:
         model = self.settings.model
         server = TlsServer(
             self, self._accept, self._tls_context,
@@ -104,14 +108,18 @@ class Listener:
     @property
     def bound(self) -> str:
         """The bound address, with the real port instead of 0."""
-        if self._server is None or not self._server.sockets:
+        if not (sockets := self._sockets()):
             return str(self.settings.model.bind)
-        host, port = self._server.sockets[0].getsockname()[:2]
+        host, port = sockets[0].getsockname()[:2]
         return f"{host}:{port}"
+
+    def _sockets(self) -> list[socket.socket]:
+        """The listening ones; a name such as localhost may have several addresses."""
+        return [each for server in self._servers for each in server.sockets]
 
     @property
     def listening(self) -> bool:
-        return self._server is not None and self._server.is_serving()
+        return bool(self._servers) and all(each.is_serving() for each in self._servers)
 
     def _tls_context(self) -> ssl.SSLContext:
         assert self._tls is not None
@@ -137,20 +145,19 @@ class Listener:
 
     @property
     def _shaking(self) -> int:
-        return self._server.shaking if isinstance(self._server, TlsServer) else 0
+        return sum(each.shaking for each in self._servers if isinstance(each, TlsServer))
 
-    def listening_socket(self) -> socket.socket | None:
-        """A second descriptor of the socket, for a successor at the address; None: there are several sockets, or none.
+    def listening_sockets(self) -> list[socket.socket]:
+        """Second descriptors of the sockets, for a successor at the address.
 
-        It goes on listening after `stop`, so that clients which connect meanwhile wait and are not refused.
+        They go on listening after `stop`, so that clients which connect meanwhile wait and are not refused.
         """
-        sockets = [] if self._server is None else self._server.sockets
-        return socket.socket(fileno=os.dup(sockets[0].fileno())) if len(sockets) == 1 else None
+        return [socket.socket(fileno=os.dup(each.fileno())) for each in self._sockets()]
 
     def stop(self) -> None:
         """Stop accepting; connections stay open."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
 
     def close(self, error: AmqpError) -> None:
         """Close every connection with `error`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -54,13 +54,13 @@ class Listeners:
         free = self._retire(settings, scopes)
         self.unbound.clear()
         for each in settings:
-            inherited = None if each in self.serving else free.pop(str(each.model.bind), None)
+            inherited = [] if each in self.serving else free.pop(str(each.model.bind), [])
             try:
                 await self._install(each, credentials, inherited)
             except Exception as error:  # one port in use must not keep the others from being served
                 self._failed(each, error)
-                if inherited is not None:
-                    inherited.close()
+                for kept in inherited:
+                    kept.close()
 
     def _failed(self, settings: Settings, error: Exception) -> None:
         self.unbound[settings] = error
@@ -77,15 +77,15 @@ class Listeners:
                 await self._install(settings, self._credentials)
                 self.unbound.pop(settings, None)
 
-    def _retire(self, wanted: list[Settings], scopes: Mapping[str, Scope]) -> dict[str, socket.socket]:
+    def _retire(self, wanted: list[Settings], scopes: Mapping[str, Scope]) -> dict[str, list[socket.socket]]:
         """Stop the listeners that are not wanted; returns the sockets of addresses that are, for other listeners."""
         binds = {str(each.model.bind) for each in wanted if each.model.bind.port}
-        free = dict[str, socket.socket]()
+        free = dict[str, list[socket.socket]]()
         for settings in set(self.serving) - set(wanted):
             listener = self.serving.pop(settings)
             bind = str(settings.model.bind)
-            if bind in binds and (kept := listener.listening_socket()) is not None:
-                free[bind] = kept
+            if bind in binds:
+                free[bind] = listener.listening_sockets()
             listener.stop()
             self.retired.append(listener)
         self.retired = [listener for listener in self.retired if listener.busy]
@@ -104,9 +104,9 @@ class Listeners:
             listener.renew_keys(keys.get(_place(listener.settings), ()))
 
     async def _install(
-        self, settings: Settings, credentials: CredentialFiles, inherited: socket.socket | None = None
+        self, settings: Settings, credentials: CredentialFiles, inherited: Sequence[socket.socket] = ()
     ) -> None:
-        """`inherited`: a socket that listens at the address, of a listener with other settings."""
+        """`inherited`: the sockets that listen at the address, of a listener with other settings."""
         model = settings.model
         quota = self._quotas.of(*_place(settings), model.limits)
         if (listener := self.serving.get(settings)) is not None:

@@ -10,7 +10,7 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -55,13 +55,13 @@ class TlsServer:
         self.shaking = 0
         """Handshakes in progress."""
 
-    async def start(self, host: str, port: int, inherited: socket.socket | None = None) -> None:
-        """Bind every address of the host; raises OSError when one is taken. `inherited` listens there already."""
-        if inherited is None:
+    async def start(self, host: str, port: int, inherited: Sequence[socket.socket] = ()) -> None:
+        """Bind every address of the host; raises OSError when one is taken. `inherited` listen there already."""
+        for each in inherited:
+            each.setblocking(False)
+            self.sockets.append(each)
+        if not inherited:
             await self._bind(host, port)
-        else:
-            inherited.setblocking(False)
-            self.sockets.append(inherited)
         self._tasks = [self._supervisor.keep(partial(self._accept, each), "tls-accept") for each in self.sockets]
 
     async def _bind(self, host: str, port: int) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from tests.support.amqp.links import passes, receiving, refusal, sending
 from tests.support.gateway.document import Document
 from tests.support.gateway.in_process import InProcessGateway, fail_once, served
 from tests.support.gateway.process import PATIENCE, answers, ports
+from tests.support.servers.certs import Authority
 
 pytestmark = pytest.mark.row("X-8")
 
@@ -77,6 +80,19 @@ class Reloading:
         await tasks.until(lambda: self.ended > before, PATIENCE)
         assert self.ended == before + 1
         return self.gateway.count("reloads", "ok")
+
+    def listener(self, port: int) -> Listener:
+        """The one that serves a port."""
+        found = self.gateway.service.listeners
+        return next(each for settings, each in found.items() if settings.model.bind.port == port)
+
+    def sockets(self, port: int) -> dict[int, tuple[str, int]]:
+        """Where the sockets of a listener listen, by what the system knows each by."""
+        found = {}
+        for each in self.listener(port).listening_sockets():
+            with each:
+                found[os.fstat(each.fileno()).st_ino] = each.getsockname()
+        return found
 
     @property
     def ended(self) -> int:
@@ -169,3 +185,38 @@ async def test_a_listener_that_fails_keeps_no_other_from_being_served(
     assert await reloading.reload(changed) == 2
     assert gateway.part("listeners")[0]
     assert answers(failed)
+
+
+@pytest.mark.parametrize("secured", [False, True], ids=["plain", "tls"])
+async def test_a_listener_with_several_addresses_keeps_its_sockets(
+    reloading: Reloading, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, secured: bool
+) -> None:
+    """As localhost has on most machines; whose sockets were bound anew refused clients for a moment."""
+    loop, both = asyncio.get_running_loop(), ("127.0.0.1", "127.0.0.2")
+
+    async def resolved(host: str | None, port: int, **_: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in both]
+
+    monkeypatch.setattr(loop, "getaddrinfo", resolved)
+    changed = reloading.document.but()
+    port = changed.add_listener()
+    listener = changed.scope()["listen"][-1]
+    listener["bind"] = f"localhost:{port}"
+    if secured:
+        pair = Authority(tmp_path).server()
+        listener["tls"] = {"cert": str(pair.cert), "key": str(pair.key)}
+    assert await reloading.reload(changed) == 1
+    before = reloading.sockets(port)
+    assert set(before.values()) == {(each, port) for each in both}
+    listener["limits"] = {"links": 7}
+    assert await reloading.reload(changed) == 2
+    assert reloading.sockets(port) == before
+    for each in both:
+        with socket.create_connection((each, port), PATIENCE):
+            await tasks.until(lambda: reloading.listener(port).busy, PATIENCE)
+        await tasks.until(lambda: not reloading.listener(port).busy, PATIENCE)
+    changed.scope()["listen"].pop()
+    assert await reloading.reload(changed) == 3
+    for each in both:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((each, port), PATIENCE)
