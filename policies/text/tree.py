@@ -166,7 +166,9 @@ def parse(raw: bytes, file: str) -> Tree:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise _unreadable(file, line, 1, "not UTF-8 text") from None
-    # For some hostile texts, the parser raises other exceptions (huge escapes, deep nesting).
+    except RecursionError:
+        raise _unreadable(file, 1, 1, f"too deep: values are nested {_MAX_DEPTH} levels deep at most") from None
+    # For some hostile texts, the parser raises other exceptions (huge escapes).
     except (
         YAMLError,
         ValueError,
@@ -174,7 +176,6 @@ def parse(raw: bytes, file: str) -> Tree:
         LookupError,
         TypeError,
         AttributeError,
-        RecursionError,
     ) as error:
         text = str(error).splitlines() or [type(error).__name__]
         raise _unreadable(file, 1, 1, f"not YAML: {text[0]}") from None

@@ -15,6 +15,8 @@ YamlMap: TypeAlias = dict[object, object]
 """What a YAML map becomes; its keys are text, or anything in a file with mistakes."""
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # some builds of PyYAML lack the C library
 _AMBIGUOUS = re.compile(r"[&*!<|>%]|iterations['\"]?\s*:\s*['\"]")
+_DEEP = re.compile(r"[\[?]|-\s+-|(?:\{[^{}]*){4}|^ {64}", re.MULTILINE)
+"""What may be nested deeply: PyYAML's composer in C takes stack for each level, and the process would crash."""
 _TEXT_KEY = re.compile(r"(?!(?:null|true|false)$)[^\W\d]|\$secret$", re.IGNORECASE)
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 
@@ -35,11 +37,11 @@ class _UniqueKeys(_Loader):  # type: ignore[misc]
 
 def parse(text: str) -> YamlMap:
     """Return a map of text keys; scalars are `str`. Raises `Unsure`."""
-    if _AMBIGUOUS.search(text):
+    if _AMBIGUOUS.search(text) or _DEEP.search(text):
         raise Unsure
     try:
         root = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506  constructs nothing but str, list and dict
-    except (yaml.YAMLError, UnicodeError):
+    except (yaml.YAMLError, UnicodeError, RecursionError):
         raise Unsure from None
     if not isinstance(root, dict) or not all(_TEXT_KEY.match(key) for key in root):
         raise Unsure

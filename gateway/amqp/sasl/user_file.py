@@ -178,6 +178,8 @@ def _parse(text: str) -> object:
         raise UsersError([f"{where}: {error.problem}"]) from None
     except YAMLError as error:
         raise UsersError([f"1:1: {str(error).splitlines()[0]}"]) from None
+    except RecursionError:
+        raise UsersError(["1:1: too deep: the users file must be a map of user names"]) from None
 
 
 class _UsersReader:

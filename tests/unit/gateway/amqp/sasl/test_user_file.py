@@ -226,6 +226,7 @@ def entry(**changes: object) -> str:
         (entry(extra=1), ["7:5: user 'bob', scram-sha-256: unknown key 'extra'; allowed: salt"]),
         (entry(salt="x", iterations=1), ["3:5: ", "4:5: "]),
         ("\x00", ["1:1: "]),
+        ("bob: " + "{a: " * 100_000, ["1:1: too deep: the users file must be a map of user names"]),
     ],
 )
 def test_every_mistake_is_named_where_it_is(text: str, problems: list[str]) -> None:
