@@ -42,7 +42,8 @@ _NOT_READY: Final = frozenset(
 _SILENT: Final = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT})
 """Kafka has not answered, which says nothing about what it would allow."""
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.4)
-_ELAPSED: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
+_ELAPSED: Final = re.compile(r" \(after \d+ms in state (?:\(s\)|[^)])*\)")
+"""What librdkafka adds to an error: `(after 1ms in state CONNECT, 4 identical error(s) suppressed)`."""
 _OAUTH_SETTINGS: Final = "sasl.oauthbearer."
 """The prefix of settings that make a client fetch a token as soon as it is created."""
 

@@ -70,3 +70,30 @@ def test_settings_are_not_guessed_while_kafka_is_silent(code: int) -> None:
 )
 def test_a_setting_that_is_not_told_has_its_default(reported: dict[str, str | None], expected: tuple[Any, ...]) -> None:
     assert settings_of(Broker(**reported)) == expected
+
+
+class Away:
+    """A client that reports an error of a connection, and gets no answer."""
+
+    def __init__(self, admin: Admin, text: str) -> None:
+        self.admin, self.text = admin, text
+
+    def poll(self, _: float) -> None:
+        self.admin._on_error(KafkaError(KafkaError._TRANSPORT, self.text))
+
+    def list_topics(self, **_: Any) -> None:
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT, "Failed to get metadata"))
+
+
+REFUSED = "127.0.0.1:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed: Connection refused"
+
+
+@pytest.mark.parametrize(
+    "added", ["", " (after 0ms in state CONNECT)", " (after 12ms in state CONNECT, 4 identical error(s) suppressed)"]
+)
+def test_the_cause_is_told_without_what_the_client_counts(added: str) -> None:
+    admin = Admin({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, timeout=1, plain=False)
+    admin._client = Away(admin, REFUSED + added)  # type: ignore[assignment, misc]
+    with pytest.raises(KafkaException) as caught:
+        admin.brokers()
+    assert caught.value.args[0].str() == REFUSED
