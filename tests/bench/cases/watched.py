@@ -12,7 +12,7 @@ from tests.bench.bench_gateway import BenchGateway
 from tests.bench.effort import Effort
 from tests.bench.figures import Figure, Sample, beside
 from tests.bench.running import background, load
-from tests.support.gateway.process import fresh_folder
+from tests.support.gateway.process import socket_folder
 from tests.support.servers.kafka import FastKafka
 
 _TARGET: Final = 0.97
@@ -29,7 +29,7 @@ def watched(effort: Effort) -> Iterator[Figure]:
     with ExitStack() as stack:
         broker = FastKafka()
         stack.callback(broker.stop)
-        socket = str(fresh_folder("bench-admin") / "a.sock")
+        socket = str(socket_folder("bench-admin") / "a.sock")
         seen = stack.enter_context(closing(BenchGateway(broker.bootstrap, admin=f"unix:{socket}")))
         alone = stack.enter_context(closing(BenchGateway(broker.bootstrap, admin="off")))
         stack.enter_context(background("load.watchers", str(seen.http), socket))

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.support.cli.commands import run
 from tests.support.cli.guides import Guide, ported, shell
 from tests.support.gateway.gateway import Gateway, Gateways
-from tests.support.gateway.process import fresh_folder, ports
+from tests.support.gateway.process import ports, socket_folder
 from tests.support.project import dockerfile
 
 GUIDE = Guide("getting-started.md")
@@ -18,7 +18,7 @@ class Reader:
 
     def __init__(self, start: Gateways) -> None:
         self.amqp, http = ports(2)
-        self.folder = fresh_folder("started")
+        self.folder = socket_folder("started")
         self.folder.chmod(0o700)
         self.policy = self.folder / "first.yaml"
         self.where = f'gateway: {{http: "127.0.0.1:{http}", admin: {{listen: "unix:{self.folder}/admin.sock"}}}}\n'

@@ -35,7 +35,7 @@ scopes:
 @pytest.fixture(scope="module")
 def installed() -> Iterator[Path]:
     """The folder of the commands, after every step of the first stage but apt's; the locked packages are copies."""
-    folder = fresh_folder("install")
+    folder = fresh_folder("install of ours")  # a shell divides it
     yield from_this_environment(folder)
     shutil.rmtree(folder)
 
@@ -120,13 +120,13 @@ def beside_others(installed: Path) -> Path:
 def test_foreign_packages_of_our_names_do_no_harm_and_get_none(beside_others: Path, tmp_path: Path) -> None:
     program = (
         "import scopegate.bridges.kafka.bridge, scopegate.policies.rules; from importlib.util import find_spec;"
-        "print(find_spec('bridges').origin, find_spec('policies').origin)"
+        "print(find_spec('bridges').origin, find_spec('policies').origin, sep='\\n')"
     )
     done = subprocess.run(
         [str(beside_others / "python"), "-c", program],
         cwd="/", env=clean_environment(), capture_output=True, text=True, check=True,
     )  # fmt: skip
-    places = [Path(name).parent for name in done.stdout.split()]
+    places = [Path(name).parent for name in done.stdout.splitlines()]
     assert places == [site_packages(beside_others) / name for name in ("bridges", "policies")]
     example = site_packages(beside_others) / "scopegate/policies/examples/boundary.yaml"
     assert scopegate(beside_others, "check", "--no-secrets", str(example)).startswith("ok:")

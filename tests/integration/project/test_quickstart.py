@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import shlex
 import signal
 import socket
 import sys
@@ -97,7 +98,7 @@ def test_it_verifies_every_step(transcript: str) -> None:
 
 
 def test_it_is_plain_text_for_80_columns(transcript: str) -> None:
-    assert transcript.isascii()
+    assert transcript.replace(str(ROOT), "").isascii()
     assert "\x1b" not in transcript
     assert max(map(len, transcript.splitlines())) <= 80
 
@@ -140,7 +141,7 @@ def test_a_taken_port_is_one_clear_line() -> None:
 
 def test_ctrl_c_in_a_terminal_ends_make_with_0(tmp_path: Path) -> None:
     """Make would answer a Ctrl-C of its own with an error."""
-    command = f"{sys.executable} -m gateway.cli quickstart --policy {policy()}"
+    command = shlex.join([sys.executable, "-m", "gateway.cli", "quickstart", "--policy", str(policy())])
     (tmp_path / "Makefile").write_text(f"run:\n\t@{command}\n")
     child, terminal = pty.fork()
     if child == 0:

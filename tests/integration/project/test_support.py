@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import sys
 from pathlib import Path
 
@@ -14,9 +16,12 @@ from tests.support.amqp.foreign import Foreign
 from tests.support.amqp.messages import message, sections
 from tests.support.amqp.peer import RECEIVER, SENDER, Listener, Peer
 from tests.support.amqp.proton_clients import Failed, Login, Raw, echo, receive, request, respond, send
-from tests.support.gateway.process import Process, free_port, ports, wait_until
+from tests.support.gateway import process as processes
+from tests.support.gateway.process import Process, free_port, fresh_folder, ports, socket_folder, wait_until
+from tests.support.project import commands
+from tests.support.project.commands import program
 from tests.support.project.parts import folder
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, escaped
 from tests.support.servers.servers import Artemis, Redis
 from tests.support.spark.spark_classes import NAME
 
@@ -132,7 +137,7 @@ def test_servers_of_one_name_have_a_log_each() -> None:
     first, second = (Process("talker", [sys.executable, "-c", said, word]) for word in ("one", "two"))
     try:
         for process, word in ((first, "one"), (second, "two")):
-            wait_until(process.text, "what it says")
+            wait_until(lambda process=process: process.text().endswith("\n"), "what it says")
             assert process.text() == f"{word}\n"
     finally:
         for process in (first, second):
@@ -142,3 +147,27 @@ def test_servers_of_one_name_have_a_log_each() -> None:
 def test_ports_are_given_out_once() -> None:
     given = [*ports(20), free_port()]
     assert len(set(given)) == 21
+
+
+def test_kafka_reads_paths_with_characters_beyond_latin_1() -> None:
+    assert escaped("log.dirs=/a b/\u00fc/\u015f/\U0001f600\nnode.id=1\n") == (
+        "log.dirs=/a b/\\u00fc/\\u015f/\\ud83d\\ude00\nnode.id=1\n"
+    )
+
+
+def test_a_socket_has_room_in_a_project_with_a_long_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "WORK", tmp_path / ("long" * 25))
+    assert len(os.fsencode(fresh_folder("admin"))) > 107
+    place = socket_folder("admin")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place / "gateway-1.1234567.sock"))
+    assert place.stat().st_mode & 0o077 == 0
+
+
+def test_a_server_is_found_where_only_root_has_it_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = tmp_path / "nats-server"
+    server.write_text("")
+    server.chmod(0o755)
+    monkeypatch.setattr(commands, "ELSEWHERE", str(tmp_path))
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert program("nats-server") == str(server)

@@ -10,7 +10,7 @@ import pytest
 from tests.support.cli.commands import run
 from tests.support.cli.guides import Guide, ported, shell
 from tests.support.gateway.gateway import Gateway, Gateways
-from tests.support.gateway.process import fresh_folder, ports
+from tests.support.gateway.process import ports, socket_folder
 from tests.support.project.parts import ROOT
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.servers.servers import Redis
@@ -23,7 +23,7 @@ class Machine:
     """One of the machines of the guide, with the gateway's policy, keys and users in a folder."""
 
     def __init__(self, backends: dict[str, str], id: str) -> None:
-        self.folder = fresh_folder("operations")
+        self.folder = socket_folder("operations")
         self.folder.chmod(0o700)
         self.policy = self.folder / "gateway.yaml"
         self.edge, core, http = ports(3)

@@ -11,7 +11,7 @@ from typing import Any
 from tests.support.cli.commands import Result, run
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateway, Gateways
-from tests.support.gateway.process import PATIENCE, fresh_folder, wait_until
+from tests.support.gateway.process import PATIENCE, socket_folder, wait_until
 
 
 class Admin:
@@ -21,7 +21,7 @@ class Admin:
         self, start: Gateways, document: Document, *, env: Mapping[str, str] | None = None, ready: bool = True
     ) -> None:
         """`document`: a policy, which gets the place of the socket."""
-        self.socket = fresh_folder("admin") / "a.sock"
+        self.socket = socket_folder("admin") / "a.sock"
         self.document = document
         document.data["gateway"].setdefault("admin", {})["listen"] = self.places()
         self.gateway: Gateway = start(document.text, env=env, ready=ready)

@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,6 +35,8 @@ PATIENCE = float(os.environ.get("SCOPEGATE_TEST_PATIENCE", "60"))
 """Seconds that a test waits for what must come before it fails: on a busy machine everything takes its time."""
 _SHORTEST, LONGEST = 0.01, 0.1
 """Seconds between two looks at what a test waits for, at first and when it takes long."""
+_SHORT = 80
+"""Bytes of a folder in whose path and the name of a socket the kernel finds room: it has 107."""
 _PATIENT = 0.25
 """How much longer than it takes a wait may last, as a part of what it takes."""
 
@@ -137,6 +140,16 @@ def fresh_folder(name: str) -> Path:
             folder.mkdir()
             return folder
     raise RuntimeError(f"no free name under {WORK}")
+
+
+def socket_folder(name: str) -> Path:
+    """Return a new empty folder for sockets, whose paths are short: not below a project that has a long one."""
+    folder = fresh_folder(name)
+    if len(os.fsencode(folder)) <= _SHORT:
+        return folder
+    folder = Path(tempfile.mkdtemp(prefix="scopegate-", dir="/tmp"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _thread_state(task: Path) -> str:

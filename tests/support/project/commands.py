@@ -9,7 +9,8 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-GO = "/usr/local/go/bin"
+ELSEWHERE = ":".join(("/usr/local/go/bin", "/usr/local/sbin", "/usr/sbin"))
+"""Go's own archive is unpacked where few have it on their PATH; Debian has servers where only root has it."""
 
 
 class PartMissing(Exception):
@@ -55,8 +56,8 @@ SERVERS = (
 
 
 def which(name: str) -> str | None:
-    """Return the path of a program; Go's own archive is unpacked where few have it on their PATH."""
-    return shutil.which(name) or shutil.which(name, path=GO)
+    """Return the path of a program, on the PATH or elsewhere."""
+    return shutil.which(name) or shutil.which(name, path=ELSEWHERE)
 
 
 def java_version(program: str) -> int:

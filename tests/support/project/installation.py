@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -67,7 +68,8 @@ def _install(folder: Path, run: Callable[[str, Path], None]) -> Path:
 
 def _run(command: str, folder: Path) -> None:
     """Run a RUN instruction with this Python instead of the image's."""
-    here = command.replace("python3 ", f"{sys.executable} ").replace(_IMAGE_PLACE, str(folder / "opt"))
+    here = command.replace("python3 ", f"{shlex.quote(sys.executable)} ")
+    here = here.replace(_IMAGE_PLACE, shlex.quote(str(folder / "opt")))
     result = subprocess.run(
         here, shell=True, cwd=folder / "src", env=clean_environment(), capture_output=True, text=True, check=False
     )

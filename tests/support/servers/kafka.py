@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+import json
 import os
 import re
 import shlex
@@ -80,6 +81,11 @@ def java(main: str, *arguments: str, options: Sequence[str] = SHARED) -> list[st
     return [program("java"), *HEAP, *options, logging, "-cp", f"{folder('kafka')}/*", main, *arguments]
 
 
+def escaped(properties: str) -> str:
+    """Properties as Java reads them, in Latin-1: what else a path has is escaped, as in JSON."""
+    return re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], properties)
+
+
 def random_id() -> str:
     """Return an id of Kafka: a random uuid in base64; the tool refuses a leading dash."""
     return "S" + base64.urlsafe_b64encode(os.urandom(16)).decode()[1:22]
@@ -140,7 +146,7 @@ class KafkaBroker(Server):
         self._properties = self._folder / "server.properties"
         self.data = self._folder / "data"
         text = PROPERTIES.format(port=self.port, controller=controller, data=self.data)
-        self._properties.write_text(self._configured(text))
+        self._properties.write_text(escaped(self._configured(text)))
         self._format()
         self.start()
 

@@ -4,23 +4,23 @@ The process that runs pytest (with xdist: the one that has the workers) starts t
 server is started when a worker first asks for it. When the pipe closes, however that came about, the keeper kills its
 servers and ends; `sweep` ends what a killed keeper has left.
 
-A question is the name of a server in a connection to a Unix socket whose path is in the environment. The answer is
-JSON: what the server's users need to know of it, or `error`.
+A question is the name of a server in a connection to a Unix socket whose name is in the environment. The answer is
+JSON: what the server's users need to know of it, or `error`. No file has that name: a path may be too long for it, and
+a killed run would leave the file behind.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
+from uuid import uuid4
 
 from tests.support.gateway.process import KEEPING
 
@@ -33,15 +33,14 @@ class Keeper:
     """The keeper of this run, in the process that has started it."""
 
     def __init__(self, log: Path, root: Path) -> None:
-        self._folder = Path(mkdtemp(prefix="scopegate-keeper-"))  # a socket's path is short: not below `root`
-        path = str(self._folder / "socket")
+        name = f"scopegate-keeper-{uuid4().hex}"
         with log.open("ab") as output:
-            command = [sys.executable, "-m", __name__, path]
+            command = [sys.executable, "-m", __name__, name]
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": output}
             self._process = subprocess.Popen(command, cwd=root, env={**os.environ, KEEPING: "1"}, **pipes)
         assert self._process.stdout is not None
         assert self._process.stdout.read(1), f"the keeper has ended: see {log}"
-        os.environ[VARIABLE] = path
+        os.environ[VARIABLE] = name
 
     def close(self) -> None:
         """End it and its servers."""
@@ -49,13 +48,12 @@ class Keeper:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def ask(name: str) -> dict[str, Any]:
     """Return what there is to know of a shared server, which runs from now on."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(os.environ[VARIABLE])
+        connection.connect(f"\0{os.environ[VARIABLE]}")
         connection.sendall(name.encode())
         connection.shutdown(socket.SHUT_WR)
         with connection.makefile("rb") as answer:
@@ -117,11 +115,11 @@ def _accept(listener: socket.socket, servers: Mapping[str, SharedServer]) -> Non
         threading.Thread(target=answer, args=(connection, servers), daemon=True).start()
 
 
-def serve(path: str) -> None:
+def serve(name: str) -> None:
     """Answer until the other end of standard input closes; the end of this process is that of its servers."""
     servers = {"kafka": SharedServer(_kafka), "artemis": SharedServer(_artemis), "redis": SharedServer(_redis)}
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path)
+        listener.bind(f"\0{name}")
         listener.listen()
         os.write(1, b"!")
         threading.Thread(target=_accept, args=(listener, servers), daemon=True).start()

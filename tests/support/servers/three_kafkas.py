@@ -11,7 +11,7 @@ from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.support.gateway.process import PATIENCE, Process, Server, answers, fresh_folder, ports, run_tool, wait_until
-from tests.support.servers.kafka import PROPERTIES, java, led, partitions_of
+from tests.support.servers.kafka import PROPERTIES, escaped, java, led, partitions_of
 
 _REPLICATED = """
 offsets.topic.replication.factor=3
@@ -45,7 +45,7 @@ class Broker(Server):
         text = text.replace("node.id=1\n", f"node.id={number}\n")
         for name in _ALONE:
             text = text.replace(f"{name}=1\n", "")
-        self._properties.write_text(text.replace(f"voters=1@127.0.0.1:{controller}", f"voters={voters}"))
+        self._properties.write_text(escaped(text.replace(f"voters=1@127.0.0.1:{controller}", f"voters={voters}")))
         arguments = ("format", "--cluster-id", cluster, "-c", str(self._properties))
         run_tool("kafka-format", java("kafka.tools.StorageTool", *arguments))
 

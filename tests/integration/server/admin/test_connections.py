@@ -16,7 +16,7 @@ from tests.support.cli.admin import Admin
 from tests.support.cli.commands import run
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
-from tests.support.gateway.process import fresh_folder, wait_until
+from tests.support.gateway.process import socket_folder, wait_until
 
 MESSAGE = b"\x00\x53\x75\xa0\x01x"
 """A message with a body of one byte."""
@@ -183,7 +183,7 @@ def test_a_socket_that_nobody_answers_is_told(tmp_path: Path) -> None:
 
 
 def test_the_commands_find_the_only_gateway(start_gateway: Gateways) -> None:
-    folder = fresh_folder("runtime")
+    folder = socket_folder("runtime")
     folder.chmod(0o700)
     where = {"RUNTIME_DIRECTORY": str(folder)}
     assert "no gateway of this user answers" in run("status", env=where).stderr
@@ -200,7 +200,7 @@ def test_the_commands_find_the_only_gateway(start_gateway: Gateways) -> None:
 
 
 def test_a_gateway_without_admin_api_serves(start_gateway: Gateways) -> None:
-    folder = fresh_folder("runtime")
+    folder = socket_folder("runtime")
     gateway = start_gateway(Document(admin={"listen": "off"}).text, env={"RUNTIME_DIRECTORY": str(folder)})
     assert gateway.is_ready()
     assert [*folder.iterdir()] == []

@@ -10,7 +10,7 @@ from tests.support.amqp.peer import Peer
 from tests.support.cli.commands import run
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
-from tests.support.gateway.process import fresh_folder
+from tests.support.gateway.process import socket_folder
 from tests.support.project.parts import ROOT
 
 GUIDE = (ROOT / "docs/guide/admin.md").read_text()
@@ -18,7 +18,7 @@ LINES = re.findall(r"^    ((?:scopegate|curl) .*)$", GUIDE, re.MULTILINE)
 
 
 def test_every_command_of_the_guide_works(start_gateway: Gateways) -> None:
-    folder = fresh_folder("guide")
+    folder = socket_folder("guide")
     folder.chmod(0o700)
     place = folder / "admin.sock"
     document = Document(admin={"listen": f"unix:{place}"})
@@ -27,7 +27,7 @@ def test_every_command_of_the_guide_works(start_gateway: Gateways) -> None:
         peer.start()
         peer.attach_receiver("chat/room")
         for line in LINES:
-            name, *arguments = shlex.split(line.replace("/run/scopegate/admin.sock", str(place)))
+            name, *arguments = (word.replace("/run/scopegate/admin.sock", str(place)) for word in shlex.split(line))
             if name == "scopegate":
                 done = run(*arguments, env={"RUNTIME_DIRECTORY": str(folder)})
             else:
