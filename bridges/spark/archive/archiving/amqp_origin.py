@@ -8,6 +8,7 @@ from typing import Final
 from bridges.spark.archive.contents.decode import with_record
 from bridges.spark.archive.contents.ranges import Log, Range
 from bridges.spark.archive.write.task import ArchiveBatch
+from bridges.spark.columns.schema import COLUMNS
 from bridges.spark.datasource import plan, read
 from bridges.spark.datasource.options import ReadOptions, read_options
 from bridges.spark.datasource.plan import fetch_current_info, first_offsets
@@ -21,7 +22,7 @@ class AmqpOrigin:
 
     def __init__(self, options: Mapping[str, str], name: str) -> None:
         """`options` are those of the data source; `name` is the address in the archive. Raises `PipelineError`."""
-        self._options: Final = read_options(options)
+        self._options: Final = _for_archive(read_options(options))
         self._name: Final = name
 
     def logs(self) -> Iterator[Log]:
@@ -65,3 +66,14 @@ class AmqpSource:
         spans = tuple(plan.OffsetRange(each.partition, each.start, each.end) for each in ranges)
         for batch in read.read(self._options, plan.ReadTask(spans, log)):
             yield ArchiveBatch(address, with_record(batch))
+
+
+def _for_archive(options: ReadOptions) -> ReadOptions:
+    """The options. Raises `PipelineError` for those with which an archive would lack rows, or columns of its files."""
+    if options.columns != tuple(COLUMNS):
+        raise PipelineError("an archive has all columns: leave the option columns out")
+    if not options.fail_on_loss:
+        raise PipelineError("use --no-fail-on-data-loss, which records the gap, instead of the option failOnDataLoss")
+    if options.ending != "latest" or options.ending_time is not None:
+        raise PipelineError("an archive reads to the end: leave endingOffsets and endingTimestamp out")
+    return options
