@@ -134,6 +134,11 @@ def _check_order(options: ReadOptions) -> None:
         raise PipelineError("format scopegate: endingTimestamp is before startingTimestamp")
 
 
+def target_options(given: Mapping[str, str]) -> PeerOptions:
+    """Options of an address that a replay sends to: none that select what is read. Raises `PipelineError`."""
+    return PeerOptions(**_peer(_known(given, _PEER)))
+
+
 def selected_columns(given: Mapping[str, str]) -> tuple[str, ...]:
     """The columns in the option `columns`, by default all. Raises `PipelineError` for an unknown one."""
     return _columns({name.lower(): value for name, value in given.items()}.get("columns"))

@@ -140,23 +140,23 @@ def replay_to_address(
     dry_run: bool = False,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Send archived events to an AMQP address (`options` as in the data source); an event counts once it is accepted.
+    """Send archived events to an AMQP address; an event counts once it is accepted.
 
-    Needs no Spark. Events in flight when a run is killed may be sent twice. Returns the number sent by this run.
-    Raises `PipelineError`.
+    `options` are those of the data source for a peer. Needs no Spark. Events in flight when a run is killed may be
+    sent twice. Returns the number sent by this run. Raises `PipelineError`.
     """
-    from bridges.spark.datasource.options import read_options
+    from bridges.spark.datasource.options import target_options
     from bridges.spark.replay.amqp_target import AmqpTarget
 
-    read = read_options(options)
-    called = name or replay_name(path, selection, f"{read.endpoint} {read.address}")
+    peer = target_options(options)
+    called = name or replay_name(path, selection, f"{peer.endpoint} {peer.address}")
     if "/" in called:
         raise PipelineError(f"--name: {called!r} is the name of a file beside the archive: use no slash")
     archive = Archive(path)
     replaying.check(archive, selection)
     if dry_run:
         return replaying.count(archive, selection)
-    target = AmqpTarget(read, path / REPLAYS / f"{called}.json", replaying.source_of(archive, selection))
+    target = AmqpTarget(peer, path / REPLAYS / f"{called}.json", replaying.source_of(archive, selection))
     with stopping() as (stop, _):
         pace = Pace(rate, time.monotonic, lambda seconds: _pause(stop, seconds), stop.is_set)
         sent = replaying.send_messages(archive, selection, target, pace, SpacedReports(on_progress, time.monotonic))

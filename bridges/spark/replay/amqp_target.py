@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from bridges.spark.archive.storage.paths import StoragePath
-from bridges.spark.datasource.options import ReadOptions
+from bridges.spark.datasource.options import PeerOptions
 from bridges.spark.errors import PipelineError
 from bridges.spark.replay.accepted import AcceptedEvents
 from gateway.amqp.link.outcomes import ACCEPTED, Outcome
@@ -28,7 +28,7 @@ _LOT: Final = 500
 class AmqpTarget:
     """One address. Raises `PipelineError` if the link is refused or an event is not accepted."""
 
-    def __init__(self, options: ReadOptions, state: StoragePath, source: str) -> None:
+    def __init__(self, options: PeerOptions, state: StoragePath, source: str) -> None:
         """`source` names the log whose events are sent."""
         self._options: Final = options
         self._send([], lambda: False, lambda _: None)  # fails now if the connection does
