@@ -27,6 +27,10 @@ settings.load_profile(os.environ.get("SCOPEGATE_HYPOTHESIS", "fast"))
 if settings.get_current_profile_name() == "fast":
     draw_no_constants()
 
+# The suite's servers are on this machine, and a proxy of the environment would ask its own.
+_OTHERS = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "localhost"
+os.environ["no_proxy"] = f"{_OTHERS},localhost,127.0.0.1,::1"
+
 # A shell lets what it runs in the background ignore interrupts, which children inherit. Some tests interrupt theirs.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

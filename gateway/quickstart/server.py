@@ -27,6 +27,8 @@ _DRAINED: Final = 60.0
 _LOOK: Final = 0.02
 _TAIL: Final = 15
 _PARENT_DEATH_SIGNAL: Final = 1
+_DIRECT: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""A proxy of the environment would ask its own machine."""
 
 
 class NotStarted(Exception):
@@ -131,7 +133,7 @@ def _advice(bind: str, port: str) -> str:
 def _get(url: str) -> ReadinessReport | None:
     """The result of `/readyz` of a gateway; None if there is no answer."""
     try:
-        with urllib.request.urlopen(url, timeout=2) as response:  # noqa: S310 - the policy's own address
+        with _DIRECT.open(url, timeout=2) as response:
             text = response.read()
     except urllib.error.HTTPError as error:
         text = error.read()

@@ -46,6 +46,8 @@ def test_health_asks_where_it_is_told(start_gateway: Gateways) -> None:
     assert gateway.http is not None
     assert run("health", "--http", gateway.http).stdout == "ready\n"
     nobody = f"127.0.0.1:{free_port()}"
+    proxy = {"http_proxy": f"http://{nobody}", "no_proxy": ""}
+    assert run("health", "--http", gateway.http, env=proxy).stdout == "ready\n"
     found = run("health", "--http", nobody)
     assert (found.returncode, found.stdout) == (1, "")
     assert found.stderr.startswith(f"no answer from http://{nobody}: ")
