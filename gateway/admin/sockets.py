@@ -55,6 +55,10 @@ def live_sockets(environ: Mapping[str, str], uid: int) -> list[Path]:
 
 def bind(path: Path) -> socket.socket:
     """A listening socket at `path` for its owner alone; replaces one that nobody answers. Raises OSError."""
+    from policies.model.admin import MAX_PATH  # commands that look for sockets need no policy
+
+    if len(os.fsencode(path)) > MAX_PATH:  # the shorter name that is bound below would do, and nobody could connect
+        raise OSError(f"{path}: a socket's path has at most {MAX_PATH} bytes: set gateway.admin.listen to unix:/path")
     if path.is_socket() and answers(path):
         raise OSError(f"{path}: another process answers there")
     if path.exists() and not path.is_socket():

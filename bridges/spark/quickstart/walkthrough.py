@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sys
 import webbrowser
@@ -197,7 +198,7 @@ def _read(ports: Ports, archive: Path, address: str) -> list[str]:
 
 
 def _line(words: Iterable[str]) -> str:
-    return f"scopegate pipeline {' '.join(words)}"
+    return f"scopegate pipeline {shlex.join(words)}"
 
 
 def _same(got: Iterable[bytes], sent: list[SentTraffic]) -> tuple[_Totals, _Totals]:

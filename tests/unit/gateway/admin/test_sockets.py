@@ -49,3 +49,10 @@ def test_a_file_at_its_place_is_kept(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="there is a file that is no socket"):
         bind(path)
     assert path.read_text() == "mine"
+
+
+def test_a_path_that_nobody_could_connect_to_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / ("gw" * 50)
+    with pytest.raises(OSError, match=r"has at most 107 bytes: set gateway\.admin\.listen to unix:/path$"):
+        bind(path)
+    assert [*tmp_path.iterdir()] == []
