@@ -1,8 +1,7 @@
 """pytest plugin: the servers of the suite as fixtures and gateways.
 
 One Kafka, one Artemis and one Redis serve all workers (tests/support/servers/keeper.py): use topics, queues and keys
-that
-nobody else uses. A failed test's report ends with the tail of the log of every server that runs.
+that nobody else uses. A failed test's report ends with the tail of the log of every server that runs.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ import pytest
 
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import LOGS, Process, Server, end_of, sweep
-from tests.support.project.parts import ROOT
+from tests.support.project.commands import program
+from tests.support.project.parts import ROOT, folder
 from tests.support.servers import keeper
 from tests.support.servers.certs import Authority
 from tests.support.servers.kafka import KafkaBroker
@@ -71,6 +71,18 @@ def shared(name: str) -> dict[str, Any]:
     reported = keeper.ask(name)
     _shared_logs[name] = Path(reported["log"])
     return reported
+
+
+@pytest.fixture(scope="session")
+def promtool() -> str:
+    """The program that checks what Prometheus is given."""
+    return program("promtool")
+
+
+@pytest.fixture(scope="session")
+def cesql_tck() -> Path:
+    """The folder with the test cases of CESQL."""
+    return folder("cesql-tck")
 
 
 @pytest.fixture(scope="session")

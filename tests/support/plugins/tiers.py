@@ -1,9 +1,9 @@
 """pytest plugin: each test is in one tier, and `make check`, `make test` and `make soak` run one more each.
 
 The folder decides: tests/unit, tests/protocol and tests/property are `check`, tests/integration is `test`. What asks
-for a server's fixture is `test` in any folder, so `make check` needs no server, and a test with `@pytest.mark.soak` is
-`soak`. Soak tests run where they are asked for: by `--tier soak`, `-m soak` or the name of their file. A run of the
-whole suite leaves them out, so whatever rows they show another test has to show as well.
+for the fixture of a server or of a part is `test` in any folder, so `make check` works without `make parts`. A test
+with `@pytest.mark.soak` is `soak`. Soak tests run where they are asked for: by `--tier soak`, `-m soak` or the name of
+their file. A run of the whole suite leaves them out, so whatever rows they show another test has to show as well.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import pytest
 
 FOLDERS: Final = {"unit": "check", "protocol": "check", "property": "check", "integration": "test"}
 """Folder of tests/ to tier."""
-SERVERS: Final = frozenset({"artemis", "kafka_broker", "object_store", "own_kafka", "redis_server", "spark"})
-"""Fixtures that start a server: no test of `make check` has one."""
+PARTS: Final = frozenset(
+    {"artemis", "cesql_tck", "kafka_broker", "object_store", "own_kafka", "promtool", "redis_server", "spark"}
+)
+"""Fixtures that start a server, or are what `make parts` fetches: no test of `make check` has one."""
 
 
 def tier_of(item: pytest.Item) -> str:
@@ -27,7 +29,7 @@ def tier_of(item: pytest.Item) -> str:
     folder = _folder(item.path, item.config.rootpath)
     if folder not in FOLDERS:
         raise pytest.UsageError(f"{item.nodeid}: tests/{folder} belongs to no tier (tests/support/plugins/tiers.py)")
-    return "test" if SERVERS & {*getattr(item, "fixturenames", ())} else FOLDERS[folder]
+    return "test" if PARTS & {*getattr(item, "fixturenames", ())} else FOLDERS[folder]
 
 
 @cache  # many tests are in one file

@@ -15,7 +15,6 @@ from ruamel.yaml import YAML
 from gateway import __version__
 from policies.load.loader import load_policy
 from tests.support.project import dockerfile
-from tests.support.project.commands import program
 from tests.support.project.parts import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -151,14 +150,14 @@ def test_every_folder_that_is_mounted_is_there() -> None:
     assert all(folder.is_dir() for folder in folders)
 
 
-def test_prometheus_scrapes_both_gateways_and_grafana_finds_the_dashboard() -> None:
+def test_prometheus_scrapes_both_gateways_and_grafana_finds_the_dashboard(promtool: str) -> None:
     settings = YAML(typ="safe").load((DEPLOY / "prometheus" / "prometheus.yaml").read_text())
     (job,) = settings["scrape_configs"]
     http = policy().model.gateway.http.port
     assert job["job_name"] == "scopegate", "the alert rules name this job"
     assert job["static_configs"][0]["targets"] == [f"{name}:{http}" for name in GATEWAYS]
     done = subprocess.run(
-        [program("promtool"), "check", "config", str(DEPLOY / "prometheus" / "prometheus.yaml")],
+        [promtool, "check", "config", str(DEPLOY / "prometheus" / "prometheus.yaml")],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

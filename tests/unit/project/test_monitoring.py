@@ -10,7 +10,6 @@ from itertools import product
 import pytest
 from ruamel.yaml import YAML
 
-from tests.support.project.commands import program
 from tests.support.project.monitoring import ALERTS, DASHBOARD, alert_rules, expressions, panels
 from tests.support.project.parts import ROOT
 
@@ -18,10 +17,8 @@ CASES = ALERTS.with_name("alerts.test.yaml")
 
 
 @pytest.mark.parametrize("command", [["check", "rules", ALERTS.name], ["test", "rules", CASES.name]])
-def test_promtool_accepts_the_rules_and_their_cases(command: list[str]) -> None:
-    done = subprocess.run(
-        [program("promtool"), *command], cwd=ALERTS.parent, capture_output=True, text=True, check=False
-    )
+def test_promtool_accepts_the_rules_and_their_cases(promtool: str, command: list[str]) -> None:
+    done = subprocess.run([promtool, *command], cwd=ALERTS.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "SUCCESS" in done.stdout
 
@@ -40,7 +37,7 @@ def test_each_rule_says_what_is_wrong_and_what_to_do() -> None:
             assert command in ("check", "groups", "health", "links")
 
 
-def test_panels_do_not_overlap_and_every_expression_is_one() -> None:
+def test_panels_do_not_overlap_and_every_expression_is_one(promtool: str) -> None:
     dashboard = json.loads(DASHBOARD.read_text())
     places = [panel["gridPos"] for panel in dashboard["panels"]]
     columns = [(range(at["x"], at["x"] + at["w"]), range(at["y"], at["y"] + at["h"])) for at in places]
@@ -57,7 +54,5 @@ def test_panels_do_not_overlap_and_every_expression_is_one() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "panels.json"
     file.write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
-    done = subprocess.run(
-        [program("promtool"), "check", "rules", str(file)], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([promtool, "check", "rules", str(file)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,6 @@ import yaml
 from gateway.errors import AmqpError
 from gateway.filters.cesql import compile_cesql, parse_cesql
 from gateway.filters.cesql.values import Failed
-from tests.support.project import parts
 
 CASES = {
     "binary_comparison_operators": 32,
@@ -38,9 +38,9 @@ WHEN_PARSED = ("parse", "missingFunction")
 """Errors that refuse the expression: it has no result then."""
 
 
-def cases(file: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def cases(file: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Each case with the types of YAML, and as text."""
-    content = (parts.folder("cesql-tck") / f"{file}.yaml").read_text("utf-8")
+    content = file.read_text("utf-8")
     typed, text = yaml.safe_load(content)["tests"], yaml.load(content, yaml.BaseLoader)["tests"]
     return list(zip(typed, text, strict=True))
 
@@ -54,8 +54,8 @@ def attributes(typed: dict[str, Any], text: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.row("CE-3.2.3-7")
 @pytest.mark.parametrize("file", CASES)
-def test_every_case_has_its_result_and_its_error(file: str) -> None:
-    found = cases(file)
+def test_every_case_has_its_result_and_its_error(cesql_tck: Path, file: str) -> None:
+    found = cases(cesql_tck / f"{file}.yaml")
     assert len(found) == CASES[file]
     for typed, text in found:
         about, error = f"{file}: {typed['name']}: {text['expression']}", typed.get("error")
@@ -72,5 +72,5 @@ def test_every_case_has_its_result_and_its_error(file: str) -> None:
         assert (type(result), result) == (type(expected), expected), about
 
 
-def test_all_files_are_read() -> None:
-    assert sorted(path.stem for path in parts.folder("cesql-tck").glob("*.yaml")) == sorted(CASES)
+def test_all_files_are_read(cesql_tck: Path) -> None:
+    assert sorted(path.stem for path in cesql_tck.glob("*.yaml")) == sorted(CASES)
