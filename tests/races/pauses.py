@@ -38,7 +38,10 @@ def descendants(parent: int) -> list[int]:
 
 
 def pause(process: int, seconds: float) -> None:
-    """Stop a process, and let it go on; it may end meanwhile, and one that a test has stopped stays so."""
+    """Stop a process, and let it go on; it may end meanwhile, and one that a test has stopped before stays so.
+
+    One that a test stops in these moments goes on with the others: such a test may fail for that alone.
+    """
     with suppress(OSError):
         if _state(Path(f"/proc/{process}/stat"))[0] == "T":
             return

@@ -16,7 +16,7 @@ import pytest
 
 FOLDERS: Final = {"unit": "check", "protocol": "check", "property": "check", "integration": "test"}
 """Folder of tests/ to tier."""
-PARTS: Final = frozenset(
+NEEDING_PARTS: Final = frozenset(
     {"artemis", "cesql_tck", "kafka_broker", "object_store", "own_kafka", "promtool", "redis_server", "spark"}
 )
 """Fixtures that start a server, or are what `make parts` fetches: no test of `make check` has one."""
@@ -29,7 +29,7 @@ def tier_of(item: pytest.Item) -> str:
     folder = _folder(item.path, item.config.rootpath)
     if folder not in FOLDERS:
         raise pytest.UsageError(f"{item.nodeid}: tests/{folder} belongs to no tier (tests/support/plugins/tiers.py)")
-    return "test" if PARTS & {*getattr(item, "fixturenames", ())} else FOLDERS[folder]
+    return "test" if NEEDING_PARTS & {*getattr(item, "fixturenames", ())} else FOLDERS[folder]
 
 
 @cache  # many tests are in one file
