@@ -11,7 +11,7 @@ from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.servers.kafka import KafkaBroker
 
-MANY = 30_000
+MANY, LAST = 30_000, 1_000
 PARTITIONS = range(2)
 
 
@@ -22,33 +22,50 @@ def streams(bootstrap: str, credit: int) -> Document:
     return document
 
 
-async def while_still(broker: KafkaBroker, gateway: Gateway, sender: NumberedSender) -> None:
-    """Let the sender have MANY without an outcome, which takes a broker that stands still for a moment."""
+def signal_to(broker: KafkaBroker, number: signal.Signals) -> None:
     assert broker.process is not None
-    broker.process.send_signal(signal.SIGSTOP)
+    broker.process.send_signal(number)
+
+
+async def hold(gateway: Gateway, sender: NumberedSender, count: int) -> None:
+    """Let the sender send so many more; return when the gateway has at least so many without an outcome."""
+    sender.limit += count
+    sender.pump()
+    unsettled = ("scopegate_unsettled", lambda value: value >= count, 60.0)
+    await asyncio.get_running_loop().run_in_executor(None, gateway.wait_metric, *unsettled)
+
+
+async def kill_in_the_middle(broker: KafkaBroker, gateway: Gateway, sender: NumberedSender) -> None:
+    """Kill the gateway while it settles what it has of MANY; of the LAST it can have settled none.
+
+    Kafka stands still twice: until the gateway has all of MANY, and from the 10,000th outcome on,
+    because a gateway may have settled everything before a slow client has read so many.
+    """
+    signal_to(broker, signal.SIGSTOP)
     try:
-        sender.limit += MANY
-        sender.pump()
-        unsettled = ("scopegate_unsettled", lambda value: value == MANY, 60.0)
-        await asyncio.get_running_loop().run_in_executor(None, gateway.wait_metric, *unsettled)
+        await hold(gateway, sender, MANY)
+        sender.at = (10_000, lambda: signal_to(broker, signal.SIGSTOP))
+        signal_to(broker, signal.SIGCONT)
+        await until(lambda: sender.outcomes >= 10_000, "a third of the outcomes")
+        await hold(gateway, sender, LAST)
+        gateway.kill()
     finally:
-        broker.process.send_signal(signal.SIGCONT)
+        signal_to(broker, signal.SIGCONT)
 
 
 async def test_a_killed_gateway_loses_nothing_it_accepted(
     start_gateway: Gateways, own_kafka: KafkaBroker
 ) -> None:
     topic = own_kafka.create_topic(partitions=len(PARTITIONS))
-    document = streams(own_kafka.bootstrap, MANY + 1)
+    document = streams(own_kafka.bootstrap, 1 + MANY + LAST)
     gateway = start_gateway(document.text)
     sender = await attach(NumberedSender(f"events/{topic}", 1), document.edge)
-    sender.at = (10_000, gateway.kill)
     sender.pump()
     await until(lambda: sender.outcomes == 1, "all that the gateway asks of Kafka once")
-    await while_still(own_kafka, gateway, sender)
+    await kill_in_the_middle(own_kafka, gateway, sender)
     await until(lambda: sender.trouble, "the connection to be lost")
     accepted = sender.of("accepted")
-    assert len(accepted) == sender.outcomes < MANY
+    assert len(accepted) == sender.outcomes <= 1 + MANY < sender.sent
     gateway.restart()
     found = stored(own_kafka.bootstrap, topic, PARTITIONS)
     everything = list(chain(*found.values()))
