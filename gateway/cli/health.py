@@ -51,11 +51,11 @@ def _place(file: Path | None) -> str:
 
 def _ask(where: str, path: str) -> tuple[int, bytes]:
     from urllib.error import HTTPError, URLError
-    from urllib.request import ProxyHandler, build_opener
 
-    direct = build_opener(ProxyHandler({}))  # a proxy of the environment would ask its own machine
+    from gateway.http.opener import direct
+
     try:
-        with direct.open(f"http://{where}{path}", timeout=_SECONDS) as response:
+        with direct().open(f"http://{where}{path}", timeout=_SECONDS) as response:
             return response.status, response.read()
     except HTTPError as error:
         return error.code, error.read()

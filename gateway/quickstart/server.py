@@ -12,11 +12,11 @@ import sys
 import tempfile
 import time
 import urllib.error
-import urllib.request
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from gateway.http.opener import direct
 from gateway.observability.readiness import PartReport, ReadinessReport
 from gateway.quickstart.checks import PATIENCE
 from gateway.quickstart.ports import Ports
@@ -27,8 +27,6 @@ _DRAINED: Final = 60.0
 _LOOK: Final = 0.02
 _TAIL: Final = 15
 _PARENT_DEATH_SIGNAL: Final = 1
-_DIRECT: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""A proxy of the environment would ask its own machine."""
 
 
 class NotStarted(Exception):
@@ -133,7 +131,7 @@ def _advice(bind: str, port: str) -> str:
 def _get(url: str) -> ReadinessReport | None:
     """The result of `/readyz` of a gateway; None if there is no answer."""
     try:
-        with _DIRECT.open(url, timeout=2) as response:
+        with direct().open(url, timeout=2) as response:
             text = response.read()
     except urllib.error.HTTPError as error:
         text = error.read()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policies.model.admin import AdminSection, is_loopback
+from policies.model.admin import AdminSection
 from policies.model.gateway import GatewaySection
 from policies.parts.parts import PolicyPart
 from policies.text.diagnostics import Diagnostic, Loc
+from policies.values.hosts import is_loopback
 
 
 def check_admin(gateway: PolicyPart[GatewaySection] | None) -> Iterator[Diagnostic]:
@@ -32,7 +33,7 @@ def _ports(admin: AdminSection, loc: Loc) -> Iterator[Diagnostic]:
     if admin.certificates and (admin.tls is None or admin.tls.client_ca is None):
         text = "needs tls with client_ca, the trusted certificate authorities"
         yield Diagnostic((*loc, "certificates"), text, at_key=True)
-    exposed = [each for each in admin.ports if not is_loopback(each)]
+    exposed = [each for each in admin.ports if not is_loopback(each.host)]
     if exposed and admin.tls is None and not admin.allow_tokens_without_tls:
         text = f"{exposed[0]} is not a loopback address: add tls, or allow_tokens_without_tls: true"
         yield Diagnostic((*loc, "listen"), text)

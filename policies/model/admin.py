@@ -1,6 +1,5 @@
 """Where operators reach a running gateway: the admin API (`gateway.admin`)."""
 
-from ipaddress import ip_address
 from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import Field, StringConstraints
@@ -138,11 +137,3 @@ class AdminSection(StrictSection):
     def sockets(self) -> tuple[UnixSocket, ...]:
         """The unix sockets among `listen`."""
         return tuple(each for each in self.listen if isinstance(each, UnixSocket))
-
-
-def is_loopback(bind: Bind) -> bool:
-    """Whether only this machine reaches a port."""
-    try:
-        return ip_address(bind.host).is_loopback
-    except ValueError:
-        return bind.host == "localhost"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
-from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address
 from typing import Final
 
 IpAddress = IPv4Address | IPv6Address
@@ -49,6 +49,14 @@ def address_of(host: str) -> IpAddress | None:
         return IPv6Address(host) if ":" in host else IPv4Address(host)
     except AddressValueError:
         return None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, IPv6 without brackets, can only be this machine."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _bracketed(text: str) -> str:

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Request, build_opener
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Request
 
 import click
+
+from gateway.http.opener import opener
 
 Parsed: TypeAlias = Any
 """Parsed JSON of an answer; its structure is known, since it comes from a gateway."""
@@ -77,12 +79,16 @@ class ManagerClient(NamedTuple):
         return headers
 
     def _opener(self) -> OpenerDirector:
-        return build_opener(_NoRedirect, HTTPSHandler(context=ssl.create_default_context(cafile=self.ca)))
+        trusted = HTTPSHandler(context=ssl.create_default_context(cafile=self.ca))
+        return opener(urlsplit(self.url).hostname or "", _NoRedirect, trusted)
 
     @property
     def _public_url(self) -> str:
         """The URL without a user and a password in it."""
-        url = urlsplit(self.url)
+        try:
+            url = urlsplit(self.url)
+        except ValueError:
+            return "that URL"
         return urlunsplit(url._replace(netloc=url.netloc.rpartition("@")[2]))
 
 

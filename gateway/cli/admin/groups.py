@@ -81,11 +81,13 @@ def _print(answer: dict[str, Any]) -> None:
 def _ask(place: str, method: str, path: str, names: dict[str, str]) -> dict[str, Any]:
     from urllib.error import HTTPError, URLError
     from urllib.parse import urlencode
-    from urllib.request import Request, urlopen
+    from urllib.request import Request
+
+    from gateway.http.opener import direct
 
     request = Request(f"http://{place}{path}?{urlencode(names)}", method=method)
     try:
-        with urlopen(request, timeout=10) as response:  # noqa: S310 (as above)
+        with direct().open(request, timeout=10) as response:
             found: dict[str, Any] = json.load(response)
             return found
     except HTTPError as error:

@@ -7,7 +7,6 @@ users. Requests that a web page made a browser send have an `Origin` and are ref
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from ipaddress import ip_address
 from typing import Protocol
 
 from starlette.requests import Request
@@ -15,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gateway.errors import INTERNAL_ERROR, AmqpError
+from policies.values.hosts import is_loopback
 
 GroupRequest = Callable[[str, str, str], Awaitable[Mapping[str, object]]]
 """A request about a group: scope, address, group."""
@@ -56,9 +56,4 @@ def _error(status: int, text: str) -> Response:
 
 
 def _local(request: Request) -> bool:
-    if request.client is None or "origin" in request.headers:
-        return False
-    try:
-        return ip_address(request.client.host).is_loopback
-    except ValueError:
-        return False
+    return request.client is not None and "origin" not in request.headers and is_loopback(request.client.host)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import Any
 
 from tests.support.gateway.gateway import Gateway
-from tests.support.gateway.process import wait_until
+from tests.support.gateway.process import NO_SUCH_PROXY, wait_until
 
 
 def group_state(gateway: Gateway, address: str, group: str) -> dict[str, Any]:
@@ -25,8 +26,7 @@ def wait_for_waiting(gateway: Gateway, group: str, count: int, address: str = "p
 
 
 def command(gateway: Gateway, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run `scopegate groups` against the gateway."""
-    place = ["--http", str(gateway.http), "--scope", "edge", *options]
-    return subprocess.run(
-        [sys.executable, "-m", "gateway.cli.main", "groups", *place], capture_output=True, text=True, check=False
-    )
+    """Run `scopegate groups` against the gateway, beside a proxy that could not ask it."""
+    call = [sys.executable, "-m", "gateway.cli.main", "groups", "--http", str(gateway.http), "--scope", "edge"]
+    environment = {**os.environ, **NO_SUCH_PROXY}
+    return subprocess.run([*call, *options], capture_output=True, text=True, check=False, env=environment)

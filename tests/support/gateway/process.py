@@ -28,6 +28,8 @@ KEEPING = "SCOPEGATE_TEST_KEEPING"
 """Set in the process that keeps what all workers share (tests/support/servers/keeper.py)."""
 UNMEASURED = {"SCOPEGATE_COVERAGE": ""}
 """Environment of a child below `tests` that adds nothing to the coverage: probes would take its imports seconds."""
+NO_SUCH_PROXY = {"http_proxy": "http://127.0.0.1:9", "no_proxy": ""}
+"""Environment with a proxy that is not there (port 9, discard): who asks it has no answer."""
 T = TypeVar("T")
 _numbers = itertools.count(1)
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli.main import main
 from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import NO_SUCH_PROXY
 from tests.support.servers.embedded_kafka import EmbeddedKafka
 from tests.support.servers.http_sink import SunkRequest, http_sink, status
 from tests.support.subscriptions.api import (
@@ -56,7 +59,8 @@ def test_list_and_show(place: Place) -> None:
     assert result.exit_code == 0
     assert f"listed  HTTP  active  {place.sink}" in result.output.splitlines()
     assert json.loads(place.run("list", "--json").output)[0]["id"] == "listed"
-    shown = json.loads(place.run("show", "listed").output)
+    with patch.dict(os.environ, NO_SUCH_PROXY):  # a proxy would ask its own machine about 127.0.0.1
+        shown = json.loads(place.run("show", "listed").output)
     assert shown["subscription"]["config"]["maxevents"] == 7
     assert shown["status"]["revision"] > 0
     missing = place.run("show", "nowhere")
@@ -139,7 +143,7 @@ async def test_the_next_page_is_at_the_host_that_the_user_named() -> None:
 
 
 def test_a_url_that_is_none_is_told_without_its_password() -> None:
-    for url in ("nonsense", "http://user:pass-phrase@127.0.0.1:1/subscriptions"):
+    for url in ("nonsense", "http://user:pass-phrase@127.0.0.1:1/subscriptions", "http://user:pass-phrase@[::1/"):
         result = CliRunner().invoke(main, ["subscriptions", "list", "--url", url, "--user", "billing"])
         assert result.exit_code == 1
         assert result.output.startswith("no answer from ")
