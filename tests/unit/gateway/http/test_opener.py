@@ -12,11 +12,11 @@ from gateway.http.opener import opener
 PROXIES = {"http_proxy": "http://127.0.0.1:9", "no_proxy": ""}
 
 
-HERE = "127.0.0.1", "127.8.0.1", "::1", "localhost"
-ELSEWHERE = "localhost.example", "10.0.0.1", ""
+THROUGH = {host: False for host in ("127.0.0.1", "127.8.0.1", "::1", "localhost")}
+THROUGH |= {host: True for host in ("localhost.example", "10.0.0.1", "")}
 
 
-@pytest.mark.parametrize(("host", "through"), [*((each, False) for each in HERE), *((each, True) for each in ELSEWHERE)])
+@pytest.mark.parametrize(("host", "through"), THROUGH.items())
 def test_only_other_machines_are_asked_through_a_proxy(host: str, through: bool) -> None:
     with patch.dict(os.environ, PROXIES):
         handlers = opener(host).handlers
