@@ -12,8 +12,8 @@ from gateway.http.opener import opener
 PROXIES = {"http_proxy": "http://127.0.0.1:9", "no_proxy": ""}
 
 
-THROUGH = {host: False for host in ("127.0.0.1", "127.8.0.1", "::1", "localhost")}
-THROUGH |= {host: True for host in ("localhost.example", "10.0.0.1", "")}
+THROUGH = dict.fromkeys(("127.0.0.1", "127.8.0.1", "::1", "localhost"), False)
+THROUGH |= dict.fromkeys(("localhost.example", "10.0.0.1", ""), True)
 
 
 @pytest.mark.parametrize(("host", "through"), THROUGH.items())
