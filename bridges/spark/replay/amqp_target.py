@@ -15,7 +15,7 @@ from bridges.spark.archive.storage.paths import StoragePath
 from bridges.spark.datasource.options import PeerOptions
 from bridges.spark.errors import PipelineError
 from bridges.spark.replay.accepted import AcceptedEvents
-from gateway.amqp.link.outcomes import ACCEPTED, Outcome
+from gateway.amqp.link.outcomes import ACCEPTED, Outcome, Rejected
 from gateway.client.blocking import BlockingClient
 from gateway.client.links import BlockingSender, answer_to
 from gateway.errors import AmqpError
@@ -23,6 +23,8 @@ from gateway.plural import counted
 from gateway.routing.event_annotations import forwarded
 
 _LOT: Final = 500
+_AGAIN: Final = "run the same command to send it and the others that were not accepted"
+"""What helps where the peer did not take an event now; one that it rejects it would reject again."""
 
 
 class AmqpTarget:
@@ -88,7 +90,8 @@ class AmqpTarget:
             if outcome is not None and outcome is not ACCEPTED:
                 partition, offset = (lot.column(name)[place].as_py() for name in ("partition", "offset"))
                 event = f"the event at offset {offset} of partition {partition}"
-                raise PipelineError(f"{self._options.address} at {self._options.endpoint} {answer_to(event, outcome)}")
+                said = f"{self._options.address} at {self._options.endpoint} {answer_to(event, outcome)}"
+                raise PipelineError(said if isinstance(outcome, Rejected) else f"{said}; {_AGAIN}")
 
 
 def _doubt(unanswered: int) -> str:

@@ -18,6 +18,7 @@ from tests.support.gateway.process import PATIENCE
 from tests.support.spark import archives
 from tests.support.spark.pipeline import here, told_to_end
 
+AGAIN = "run the same command to send it and the others that were not accepted"
 COUNT = 10
 """Of events in the archive, in two partitions: the event with the delivery id n is number n."""
 
@@ -60,11 +61,14 @@ def replay(archive: Path, listener: Listener, *, address: str = "orders") -> tup
     return done.returncode, done.stdout, done.stderr
 
 
-def refuses_the_fifth(peer: Peer) -> list[bytes]:
-    found = received(peer, COUNT)
-    peer.disposition(0, "accepted", last=3).disposition(4, "rejected").disposition(5, "accepted", last=COUNT - 1)
-    peer.until("close")
-    return found
+def refuses_the_fifth(outcome: str) -> Callable[[Peer], list[bytes]]:
+    def answer(peer: Peer) -> list[bytes]:
+        found = received(peer, COUNT)
+        peer.disposition(0, "accepted", last=3).disposition(4, outcome).disposition(5, "accepted", last=COUNT - 1)
+        peer.until("close")
+        return found
+
+    return answer
 
 
 def goes_away(peer: Peer) -> list[bytes]:
@@ -85,7 +89,9 @@ def accepts(count: int) -> Callable[[Peer], list[bytes]]:
 @pytest.mark.parametrize(
     ("answer", "said", "left"),
     [
-        (refuses_the_fifth, " answers rejected to the event at offset 2 of partition 0\n", [4]),
+        (refuses_the_fifth("rejected"), " answers rejected to the event at offset 2 of partition 0\n", [4]),
+        (refuses_the_fifth("released"), f" answers released to the event at offset 2 of partition 0; {AGAIN}\n", [4]),
+        (refuses_the_fifth("modified"), f" answers modified to the event at offset 2 of partition 0; {AGAIN}\n", [4]),
         (goes_away, "; 4 events without an answer, which the next run sends again\n", [4, 7, 8, 9]),
     ],
 )
