@@ -96,6 +96,7 @@ def test_the_commands_of_the_guide(
     topic = kafka_broker.create_topic(partitions=1)
     for each in machines:
         served(each, topic)
+    gateways[0].wait_log("serving")  # it is ready before its admin API
     assert "ready" in first.does("look")
     before = len(gateways[0].log())
     first.does("user")

@@ -93,9 +93,12 @@ class Browser:
         return str(self.run(f"document.querySelector({json.dumps(selector)})?.innerText || ''"))
 
     def wait_text(self, text: str, selector: str = "body") -> str:
-        """Wait until an element shows a text; returns all of it."""
-        wait_until(lambda: text in self.text(selector), f"{text!r} in {selector}")
-        return self.text(selector)
+        """Wait until an element shows a text; returns all that it showed then."""
+
+        def shown() -> str:
+            return found if text in (found := self.text(selector)) else ""
+
+        return wait_until(shown, f"{text!r} in {selector}")
 
     def type(self, text: str) -> None:
         """Type into what has the focus."""

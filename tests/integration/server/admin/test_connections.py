@@ -188,8 +188,10 @@ def test_the_commands_find_the_only_gateway(start_gateway: Gateways) -> None:
     where = {"RUNTIME_DIRECTORY": str(folder)}
     assert "no gateway of this user answers" in run("status", env=where).stderr
     first = start_gateway(Document(id="one").text, env=where)
+    first.wait_log("serving")  # it is ready before its admin API
     assert run("status", env=where).stdout.startswith("gateway  one, ")
     second = start_gateway(Document(id="two").text, env=where)
+    second.wait_log("serving")
     both = run("status", env=where)
     assert both.returncode == 1
     assert both.stderr.startswith("2 gateways answer on this machine; choose one with --admin: unix:")

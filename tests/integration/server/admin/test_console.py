@@ -63,9 +63,9 @@ def visit(browser: Browser, view: str) -> None:
 
 def test_the_map_shows_what_is_down_and_why(browser: Browser) -> None:
     visit(browser, "")
-    text = browser.wait_text("edge/partner", ".node.down")
+    text = browser.wait_text("Connection refused", ".node.down")
     assert "down" in text
-    assert "Connection refused" in text
+    assert "edge/partner" in text
     assert "topics of main" in browser.text(".map")
     browser.wait_text("up", ".column:last-child .node")
     lines = browser.run("[...document.querySelectorAll('.lines path')].map(line => line.getAttribute('class'))")
@@ -114,7 +114,6 @@ def test_an_address_that_somebody_mistyped_shows_its_view(browser: Browser) -> N
     visit(browser, "connections/%")
     browser.wait_text("Connection %", "main")
     visit(browser, "")
-    browser.errors.clear()  # of the answers 400
 
 
 def test_refusals_lead_to_an_explanation(browser: Browser, admin: AdminPort) -> None:
@@ -136,8 +135,13 @@ def test_the_policy_shows_what_a_reload_has_changed(browser: Browser, admin: Adm
     admin.gateway.reload(admin.document.text)
     browser.wait_text('"match": "later/**"', ".diff")
     assert "signs" in browser.text("main")
+    wait_until(lambda: accepted(browser), "the answer to a check")
+
+
+def accepted(browser: Browser) -> bool:
+    """Ask for a check of the file; whether the answer of one is shown: another reload may have taken it away again."""
     browser.run("[...document.querySelectorAll('button')].find(each => each.innerText === 'Check the file').click()")
-    browser.wait_text("A reload would accept the policy.", "main")
+    return "A reload would accept the policy." in browser.text("main")
 
 
 def test_every_view_fits_a_phone_and_a_desk_in_both_colours(browser: Browser) -> None:
@@ -235,7 +239,9 @@ def test_the_map_counts_all_rules_of_a_scope(browser: Browser, admin: AdminPort)
 
 def test_nothing_comes_from_elsewhere_and_nothing_went_wrong(browser: Browser, admin: AdminPort) -> None:
     assert {url for url in browser.requests if not url.startswith(f"{admin.base}/")} <= {"about:blank"}
-    assert browser.errors == []
+    browser.run("0")  # reads what it has reported until now
+    mistyped = "connections/%25", "connection=%25"  # the answers 400, which may come when another view is shown
+    assert [each for each in browser.errors if not any(name in each for name in mistyped)] == []
 
 
 def test_the_page_is_for_everybody_and_lets_a_browser_load_nothing_else(admin: AdminPort) -> None:

@@ -22,7 +22,7 @@ def test_every_command_of_the_guide_works(start_gateway: Gateways) -> None:
     folder.chmod(0o700)
     place = folder / "admin.sock"
     document = Document(admin={"listen": f"unix:{place}"})
-    start_gateway(document.text)
+    start_gateway(document.text).wait_log("serving")  # it is ready before its admin API
     with Peer(document.edge) as peer:
         peer.start()
         peer.attach_receiver("chat/room")

@@ -31,6 +31,7 @@ GROUP = {"event-streams-consumer-group": "billing"}
 def admin(start_module_gateway: Gateways, authority: Authority) -> Iterator[AdminPort]:
     """A gateway that has something in every list, of which two clients are connected."""
     document = Document()
+    document.scope()["listen"][0]["limits"] = {"idle_timeout": "0s"}  # the clients say nothing more
     document.relay()
     document.kafka("embedded", topics={"orders": 2})
     document.connector(free_port(), name="far")

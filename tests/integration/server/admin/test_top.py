@@ -28,7 +28,9 @@ from tests.support.project.parts import ROOT
 
 @pytest.fixture(scope="module")
 def admin(start_module_gateway: Gateways) -> Admin:
-    return Admin(start_module_gateway, Document())
+    document = Document()
+    document.scope()["listen"][0]["limits"] = {"idle_timeout": "0s"}  # the client of all tests says nothing more
+    return Admin(start_module_gateway, document)
 
 
 @pytest.fixture(scope="module")
