@@ -26,11 +26,13 @@ Change = Callable[[dict[str, Any]], object]
 
 
 def users_file(path: Path, **passwords: str) -> str:
-    """A users file; returns its path as the policy names it."""
+    """A users file, written in one step; returns its path as the policy names it."""
     text = ""
     for name, password in passwords.items():
         text = put_user(text, name, make_entry(password, salt=b"sixteen bytes of"), secret=b"a secret of sixteen bytes")
-    path.write_text(text)
+    beside = path.with_name("next-users.yaml")
+    beside.write_text(text)
+    beside.replace(path)
     return str(path)
 
 

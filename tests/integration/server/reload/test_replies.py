@@ -83,7 +83,7 @@ def test_answers_to_requests_under_way_still_come_home_without_response_routing(
 def test_responses_that_wait_for_a_scope_that_goes_get_an_outcome(start_gateway: Gateways) -> None:
     place = start(start_gateway, "gw-reload-scope")
     text = place.gateway.policy.read_text()
-    limited = text.replace("  core:\n", "  core:\n    response_rate: 5/s\n")
+    limited = text.replace("  core:\n", "  core:\n    response_rate: 2/s\n")
     assert limited != text
     place.gateway.reload(limited)
     service, client, _, reply_to = pair(place, capable=True)

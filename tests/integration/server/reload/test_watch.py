@@ -67,7 +67,8 @@ def test_a_broken_file_is_reported_once_and_taken_when_it_is_whole(start_gateway
     users_file(users, bob="b")
     document, gateway = serving(start_gateway, users)
     before = len(gateway.log())
-    users.write_text("bob: [\n")
+    (tmp_path / "broken").write_text("bob: [\n")
+    (tmp_path / "broken").replace(users)  # in one step: half a file would be reported, too
     assert gateway.wait_log(REJECTED, after=before, reason=CHANGED)["changed"] == [str(users)]
     middle = len(gateway.log())
     users_file(users, bob="b", dora="d")
