@@ -193,7 +193,7 @@ def test_previous_annotations_of_a_wrong_type_are_invalid_fields(place: Place) -
 
 @pytest.mark.row("RA-2.3-14", "RA-2.5-9")
 def test_what_has_expired_says_so(start_gateway: Gateways) -> None:
-    place = start(start_gateway, "gw-brief", expiry="3s")
+    place = start(start_gateway, "gw-brief", expiry="8s")
     service, client, answers, reply_to = pair(place, capable=True)
     client.post(message(reply_to=reply_to))
     cookie = cookie_of(service.take())
@@ -203,7 +203,7 @@ def test_what_has_expired_says_so(start_gateway: Gateways) -> None:
     annotated, direct = Outbox(place.core, "$replies.core"), Outbox(place.core, address)
     assert annotated.send_and_accept(answer(cookie), answers).matches("accepted")
     assert direct.send_and_accept(message(), answers).matches("accepted")
-    until = time.time() + 3.1
+    until = time.time() + 8.2  # rounded up, so that cookies repeat
     wait_until(lambda: time.time() > until, "the cookie to expire")
     anonymous = Outbox(place.core, None)
     expired = {"error": "amqp:precondition-failed"}

@@ -28,11 +28,13 @@ from tests.support.gateway.crossing import (
 )
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import ports, wait_until
+from tests.support.gateway.warm import PATIENT, shortened
 from tests.support.servers.servers import Redis
 
 LONG = "q/" + "x" * 500
 LIMIT = 400
 KEYS = f", max_cookie: {LIMIT}B"
+ENV = {"SCOPEGATE_TEST_KEY": KEY, **shortened(PATIENT)}
 
 
 @pytest.fixture
@@ -172,11 +174,11 @@ def chained(gateways: Gateways, url: str, keys: str = KEYS, replies: str = "") -
     near, between, far, unused, http_a, http_b = ports(6)
     two = {"id": "gw-b", "near": between, "far": far, "http": http_b, "connect": "[]", "svc": "direct: balanced"}
     policy = CHAIN.format(**two, state=url, keys=keys, replies="")
-    second = gateways(policy, env={"SCOPEGATE_TEST_KEY": KEY[::-1]})
+    second = gateways(policy, env={"SCOPEGATE_TEST_KEY": KEY[::-1], **shortened(PATIENT)})
     connect = f'[{{name: b, to: "amqp://127.0.0.1:{between}"}}]'
     one = {"id": "gw-a", "near": near, "far": unused, "http": http_a, "connect": connect, "svc": "relay: b"}
     policy = CHAIN.format(**one, state=url, keys=keys, replies=replies)
-    return Chain(near, far, gateways(policy, env={"SCOPEGATE_TEST_KEY": KEY}), second)
+    return Chain(near, far, gateways(policy, env=ENV), second)
 
 
 @pytest.mark.parametrize("reply_to", ["q/short", LONG])
@@ -187,6 +189,7 @@ def test_a_chain_stays_short_however_long_the_cookies_inside(
     service = Inbox(chain.far, "svc/x", capable=True)
     answers = Inbox(chain.near, reply_to)
     client = Outbox(chain.near, "svc/x")
+    client.credit()
     client.post(message(reply_to=reply_to))
     request = service.take()
     cookie = cookie_of(request)
@@ -208,6 +211,7 @@ def test_a_chain_of_rewritten_requests_counts_uses_through_a_connector(
     service = Inbox(chain.far, "svc/x")
     answers = Inbox(chain.near, LONG)
     client = Outbox(chain.near, "svc/x")
+    client.credit()
     client.post(message(reply_to=LONG, message_id="m"))
     reported = sections(service.take())["properties"]
     replies = Outbox(chain.far, reported["reply_to"])
@@ -253,7 +257,7 @@ def test_every_receiver_at_a_multicast_node_gets_a_request_once_its_cookie_is_ke
 ) -> None:
     near, far, http = ports(3)
     fields = {"id": "gw-news", "near": near, "far": far, "http": http, "connect": "[]", "svc": "direct: multicast"}
-    start_gateway(CHAIN.format(**fields, state=own_redis.url, keys=KEYS, replies=""), env={"SCOPEGATE_TEST_KEY": KEY})
+    start_gateway(CHAIN.format(**fields, state=own_redis.url, keys=KEYS, replies=""), env=ENV)
     services = [Inbox(far, "svc/news", capable=True) for _ in range(2)]
     client = Outbox(near, "svc/news")
     client.credit()

@@ -108,7 +108,7 @@ def test_a_wait_beyond_patience_is_released_and_other_messages_pass(start_gatewa
 
 
 def test_a_wait_ends_with_its_link(start_gateway: Gateways) -> None:
-    place = start(start_gateway, "30/m")
+    place = start(start_gateway, "12/m")  # far more than two seconds from one to the next
     cookie, answers = replies_to(place, "svc")
     one, two = (Outbox(place.core, None) for _ in range(2))
     other, theirs = replies_to(place)

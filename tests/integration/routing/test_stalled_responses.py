@@ -198,9 +198,9 @@ def test_the_anonymous_terminus_leaves_credit_for_other_destinations(place: Plac
 
 def test_what_waits_is_released_when_its_cookie_expires(start_gateway: Gateways) -> None:
     place = start(start_gateway, "gw-stalled-short", expiry="3s", constants=OFTEN)
-    cookie = asking(place)(f"q/late-{next(_numbers)}")
-    responder = Outbox(place.core, "$replies.core")
-    assert responder.send_with_credit(answer(cookie)).matches("released")
+    ask, responder = asking(place), Outbox(place.core, "$replies.core")
+    responder.credit()  # with all its time left when it is sent
+    assert responder.send(answer(ask(f"q/late-{next(_numbers)}"))).matches("released")
 
 
 def test_what_waits_is_released_when_its_requester_leaves(place: Place) -> None:

@@ -39,6 +39,8 @@ OFTEN: Final = {"bridges.kafka.clusters.cluster.REFRESH": 0.5}
 """Gateways that soon see what has become of topics."""
 IMPATIENT: Final = {"bridges.kafka.clusters.cluster.TIMEOUT": 1.0}
 """Gateways that soon give up a Kafka that does not answer."""
+PATIENT: Final = {"gateway.state.redis.TIMEOUT": 30.0, "gateway.state.counters.redis_store.PATIENCE": 60.0}
+"""Gateways that do not soon give up a Redis that stands still, as all on a busy machine may."""
 _NUMBER = struct.Struct("=i")
 MODULES: Final = (
     "gateway.server.process", "gateway.cli.main", "gateway.cli.run", "gateway.observability.http.server",
