@@ -19,6 +19,7 @@ from tests.support.servers.kafka import KafkaBroker
 from tests.support.servers.servers import Redis
 from tests.support.transactions.acquiring import Acquirer
 from tests.support.transactions.controller import Controller, in_transaction
+from tests.support.transactions.sessions import LASTING, kill_for_good
 from tests.support.transactions.topics import GROUP, committed
 
 pytestmark = pytest.mark.row("CORE-9", part="acquisition end to end")
@@ -110,7 +111,7 @@ class Story:
     def _again(self) -> Acquirer | None:
         try:
             inbox = self.receiver(self.place.peer(container_id=self.name), 0)
-        except (AssertionError, OSError):  # a killed gateway still has its lease
+        except (AssertionError, OSError):  # the link before it still has the lease
             return None
         inbox.peer.flow(0, link_credit=100)
         return inbox
@@ -213,7 +214,7 @@ def test_nothing_of_a_transaction_is_left_of_a_killed_gateway(
     start_gateway: Gateways, kafka_broker: KafkaBroker, redis_server: Redis, kind: str
 ) -> None:
     """Neither what was made nor the position: acquired and retired events come again."""
-    place = started(start_gateway, kafka_broker, state=redis_server.url, lease="1s")
+    place = started(start_gateway, kafka_broker, state=redis_server.url, lease=LASTING)
     story, made = Story(place, kind), kafka_broker.create_topic()
     outputs = Outbox(story.peer, f"events/{made}", 1)
     outputs.outcomes = story.controller.outcomes
@@ -222,7 +223,7 @@ def test_nothing_of_a_transaction_is_left_of_a_killed_gateway(
     for transfer in got:
         story.retire(transfer)
         outputs.send(message(b"made"), state=in_transaction(story.txn_id))
-    place.gateway.kill()
+    kill_for_good(place.gateway, redis_server)
     place.gateway.restart()
     assert story.resumed(2) == [b"0", b"1"]
     with place.peer() as peer:

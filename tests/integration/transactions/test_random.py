@@ -24,6 +24,7 @@ from tests.support.plugins.seed import SEED
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.servers.servers import Redis
 from tests.support.transactions.controller import Controller, in_transaction
+from tests.support.transactions.sessions import LASTING, kill_for_good
 from tests.support.transactions.topics import committed, consuming, difference
 
 TRANSACTIONS: Final = int(os.environ.get("SCOPEGATE_TRANSACTIONS", "45"))
@@ -143,8 +144,11 @@ def test_readers_see_exactly_the_transactions_that_were_committed(
 class Worker:
     """Makes one output of each input in random transactions at either of two gateways, whose place it takes at will."""
 
-    def __init__(self, drawn: random.Random, ports: tuple[int, int], inputs: str, outputs: str, *, group: bool) -> None:
-        self.random, self.ports, self.group = drawn, ports, group
+    def __init__(
+        self, drawn: random.Random, gateways: list[Gateway], redis: Redis, inputs: str, outputs: str, *, group: bool
+    ) -> None:
+        self.random, self.redis, self.group = drawn, redis, group
+        self.ports = [gateway.ports[0] for gateway in gateways]
         self.inputs, self.outputs = inputs, outputs
         self.ended: Counter[str] = Counter()
 
@@ -179,14 +183,14 @@ class Worker:
         for at in range(count):
             transfer = inbox.transfer()
             if at == deadly and kill is not None:
-                kill.kill()
+                kill_for_good(kill, self.redis)
             made = message(b"made of " + bytes(sections(transfer.payload)["data"]))
             outbox.post(made, state=in_transaction(txn_id))
             inbox.peer.disposition(transfer.delivery_id, in_transaction(txn_id, "accepted"))
         fail = self.random.random() < 0.3
         discharge = controller.discharging(txn_id, fail=fail)
         if kill is not None:
-            kill.kill()
+            kill_for_good(kill, self.redis)
         assert controller.outcome(discharge).matches("accepted")
         self.ended["rolled back" if fail else COMMITTED] += 1
         return 0 if fail else count
@@ -199,8 +203,6 @@ ROLLBACKS: Final = 1000
 With the default of 5, one run in fifty chose to roll one back six times: the gateway gave it up, and the worker waited.
 """
 GIVEN_UP: Final = 'scopegate_kafka_events_total{cluster="main",event="dropped"}'
-LEASE: Final = "3s"
-"""Longer than the least, since a gateway that a busy machine stops for so long loses its links."""
 QUIET: Final = 3
 """Transactions at one gateway before a kill, at most."""
 
@@ -212,14 +214,14 @@ def test_each_input_is_consumed_once_whatever_dies(
 ) -> None:
     """Two gateways, one of which takes over when the other one dies."""
     print(f"\nSCOPEGATE_SEED={SEED} SCOPEGATE_TRANSACTIONS={TRANSACTIONS}")
-    documents = [Document(id=f"gw-random-{name}", log="json", state=redis_server.url, lease=LEASE) for name in "ab"]
+    documents = [Document(id=f"gw-random-{name}", log="json", state=redis_server.url, lease=LASTING) for name in "ab"]
     for document in documents:
         document.kafka(kafka_broker.bootstrap)
         document.scope()["addresses"][-1]["max_redeliveries"] = ROLLBACKS
     gateways = [start_gateway(document.text) for document in documents]
     inputs, outputs = kafka_broker.create_topic(), kafka_broker.create_topic()
     drawn = random.Random(SEED)
-    worker = Worker(drawn, (documents[0].edge, documents[1].edge), inputs, outputs, group=group)
+    worker = Worker(drawn, gateways, redis_server, inputs, outputs, group=group)
     worker.session(0)  # a group begins at the end of the topic
     with kafka_broker.writing() as write:
         for number in range(INPUTS):

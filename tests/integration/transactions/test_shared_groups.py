@@ -94,7 +94,7 @@ def test_a_gateway_that_stood_still_for_too_long_commits_nothing(
     start_gateway: Gateways, kafka_broker: KafkaBroker, redis_server: Redis
 ) -> None:
     """Another one has its partitions, and has done its work, before it goes on with its transaction."""
-    pair = started(start_gateway, kafka_broker, redis_server, "2s", 60.0)
+    pair = started(start_gateway, kafka_broker, redis_server, "6s", 60.0)  # that no other one stands still for so long
     first = pair.worker(0)
     pair.feed()
     txn_id = first.controller.declare()

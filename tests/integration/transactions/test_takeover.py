@@ -16,6 +16,7 @@ from tests.support.gateway.process import PATIENCE, wait_until
 from tests.support.servers.kafka import KafkaBroker, new_producer
 from tests.support.servers.servers import Redis
 from tests.support.transactions.controller import Controller, in_transaction
+from tests.support.transactions.sessions import LASTING, kill_for_good
 from tests.support.transactions.topics import committed, consuming
 
 TWIN = "another process has taken over the transactional.id"
@@ -66,7 +67,8 @@ def test_a_transaction_that_a_killed_gateway_left_open_is_aborted_by_its_success
     start_gateway: Gateways, kafka_broker: KafkaBroker, redis_server: Redis, group: bool
 ) -> None:
     """It is of another name, and attaches the consumer long before Kafka would abort the transaction by itself."""
-    documents = [Document(id=f"gw-{name}-{group}", state=redis_server.url, lease="1s") for name in ("gone", "heir")]
+    names = [f"gw-{name}-{group}" for name in ("gone", "heir")]
+    documents = [Document(id=name, state=redis_server.url, lease=LASTING) for name in names]
     for document in documents:
         document.kafka(kafka_broker.bootstrap)
     first, _ = [start_gateway(document.text) for document in documents]
@@ -78,13 +80,13 @@ def test_a_transaction_that_a_killed_gateway_left_open_is_aborted_by_its_success
         for number in range(3):
             write(topic, b"%d" % number)
     assert consume_one(documents[0].edge, topic, group=group) == b"0"
-    first.kill()
-    dead = left_open(kafka_broker, f"gw-gone-{group}-{socket.gethostname()}-0", topic, 2)
+    kill_for_good(first, redis_server)
+    dead = left_open(kafka_broker, f"{names[0]}-{socket.gethostname()}-0", topic, 2)
 
     def attached() -> bytes:
         try:
             return consume_one(documents[1].edge, topic, group=group)
-        except AssertionError:  # the killed gateway still has its lease
+        except AssertionError:  # the link of the killed gateway still has its lease
             return b""
 
     assert wait_until(attached, "the successor to take over") == b"1"

@@ -15,6 +15,7 @@ from tests.support.gateway.process import wait_until
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.servers.servers import Redis
 from tests.support.transactions.controller import Controller, in_transaction
+from tests.support.transactions.sessions import LASTING, kill_for_good
 from tests.support.transactions.topics import committed, consuming
 
 _names = itertools.count()
@@ -27,7 +28,8 @@ class StoredConsumer:
         self, start: Gateways, broker: KafkaBroker, redis: Redis, kind: str, *, credit: int = 100, **rule: object
     ) -> None:
         self._credit = credit
-        self.document = Document(id=f"gw-{os.getpid()}-{next(_names)}", log="json", state=redis.url, lease="2s")
+        self.redis = redis
+        self.document = Document(id=f"gw-{os.getpid()}-{next(_names)}", log="json", state=redis.url, lease=LASTING)
         self.document.kafka(broker.bootstrap)
         self.document.scope()["addresses"][-1].update(rule)
         self.broker, self.group = broker, kind == "group"
@@ -51,7 +53,7 @@ class StoredConsumer:
         try:
             peer.start(container_id="worker")
             return consuming(peer, self.topic, 0, group=self.group, credit=0)
-        except (AssertionError, OSError):  # a killed gateway still has its lease
+        except (AssertionError, OSError):  # the link before it still has the lease
             peer.disconnect()
             return None
 
@@ -87,7 +89,7 @@ class StoredConsumer:
     def end(self, how: str) -> None:
         """End the link in order, or kill the gateway."""
         if how == "kill":
-            self.gateway.kill()
+            kill_for_good(self.gateway, self.redis)
             self.gateway.restart()
             return
         self.peer.detach(0, closed=False)
