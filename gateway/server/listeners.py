@@ -52,11 +52,13 @@ class Listeners:
         self._logins.install(settings, credentials)
         self._credentials = credentials
         free = self._retire(settings, scopes)
-        self.unbound.clear()
+        for gone in set(self.unbound) - set(settings):
+            del self.unbound[gone]
         for each in settings:
             inherited = [] if each in self.serving else free.pop(str(each.model.bind), [])
             try:
                 await self._install(each, credentials, inherited)
+                self.unbound.pop(each, None)  # not before: until then `/readyz` would call it bound
             except Exception as error:  # one port in use must not keep the others from being served
                 self._failed(each, error)
                 for kept in inherited:

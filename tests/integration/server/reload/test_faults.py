@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +185,23 @@ async def test_a_listener_that_fails_keeps_no_other_from_being_served(
     assert await reloading.reload(changed) == 2
     assert gateway.part("listeners")[0]
     assert answers(failed)
+
+
+async def test_a_port_in_use_is_told_while_a_reload_tries_it_again(
+    reloading: Reloading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For that moment the gateway was ready."""
+    changed, told, begin = reloading.document.but(), list[bool](), Listener.start
+
+    async def start(listener: Listener, inherited: Sequence[socket.socket] = ()) -> None:
+        told.append(reloading.gateway.part("listeners")[0])
+        await begin(listener, inherited)
+
+    with socket.create_server(("127.0.0.1", changed.add_listener())):
+        assert await reloading.reload(changed) == 1
+        monkeypatch.setattr(Listener, "start", start)
+        assert await reloading.reload(changed) == 2
+    assert told == [False]
 
 
 @pytest.mark.parametrize("secured", [False, True], ids=["plain", "tls"])
