@@ -55,8 +55,9 @@ def test_an_attach_that_waits_for_a_partition_of_a_group(start_gateway: Gateways
     document.kafka("embedded", topics={"log": 1})
     document.scope()["addresses"][-1].update(surplus="pend", pending_timeout="10m")
     gateway = start_gateway(document.text)
-    owner, waits = (Member(document.edge, "events/log", requested_properties("g")) for _ in range(2))
+    owner = Member(document.edge, "events/log", requested_properties("g"))
     owner.attached()
+    waits = Member(document.edge, "events/log", requested_properties("g"))
     wait_until(lambda: group_state(gateway, "events/log", "g")["waiting"] == 1, "the second link to wait")
     document.scope()["access"] = NOTHING
     gateway.reload(document.text)
