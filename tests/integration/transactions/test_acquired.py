@@ -15,6 +15,7 @@ from tests.support.gateway.crossing import Inbox, Outbox
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import wait_until
+from tests.support.gateway.warm import PATIENT, shortened
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.servers.servers import Redis
 from tests.support.transactions.acquiring import Acquirer
@@ -46,7 +47,7 @@ class Place(NamedTuple):
 def started(start: Gateways, broker: KafkaBroker, **gateway: Any) -> Place:
     document = Document(id=f"gw-acquired-{os.getpid()}", log="json", **gateway)
     document.kafka(broker.bootstrap)
-    return Place(document.edge, broker, start(document.text))
+    return Place(document.edge, broker, start(document.text, env=shortened(PATIENT)))
 
 
 @pytest.fixture(scope="module")

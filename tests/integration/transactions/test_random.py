@@ -20,6 +20,7 @@ from tests.support.gateway.crossing import Inbox, Outbox
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import wait_until
+from tests.support.gateway.warm import PATIENT, shortened
 from tests.support.plugins.seed import SEED
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.servers.servers import Redis
@@ -218,7 +219,7 @@ def test_each_input_is_consumed_once_whatever_dies(
     for document in documents:
         document.kafka(kafka_broker.bootstrap)
         document.scope()["addresses"][-1]["max_redeliveries"] = ROLLBACKS
-    gateways = [start_gateway(document.text) for document in documents]
+    gateways = [start_gateway(document.text, env=shortened(PATIENT)) for document in documents]
     inputs, outputs = kafka_broker.create_topic(), kafka_broker.create_topic()
     drawn = random.Random(SEED)
     worker = Worker(drawn, gateways, redis_server, inputs, outputs, group=group)

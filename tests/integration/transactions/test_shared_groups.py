@@ -12,7 +12,7 @@ from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.groups import group_state
 from tests.support.gateway.process import wait_until
-from tests.support.gateway.warm import OFTEN, shortened
+from tests.support.gateway.warm import OFTEN, PATIENT, shortened
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.servers.servers import Redis
 from tests.support.transactions.topics import committed
@@ -57,7 +57,8 @@ def started(start: Gateways, broker: KafkaBroker, redis: Redis, lease: str, grac
         document.kafka(broker.bootstrap)
         document.scope()["addresses"][-1]["group_mode"] = "shared"
     inputs, outputs = broker.create_topic(partitions=2), broker.create_topic()
-    first, second = [start(document.text, env=shortened({**OFTEN, GRACE: grace})) for document in documents]
+    env = shortened({**OFTEN, **PATIENT, GRACE: grace})
+    first, second = [start(document.text, env=env) for document in documents]
     return Pair((documents[0].edge, documents[1].edge), (first, second), broker, inputs, outputs)
 
 

@@ -13,6 +13,7 @@ from tests.support.gateway.crossing import Outbox
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE, wait_until
+from tests.support.gateway.warm import PATIENT, shortened
 from tests.support.servers.kafka import KafkaBroker, new_producer
 from tests.support.servers.servers import Redis
 from tests.support.transactions.controller import Controller, in_transaction
@@ -71,7 +72,7 @@ def test_a_transaction_that_a_killed_gateway_left_open_is_aborted_by_its_success
     documents = [Document(id=name, state=redis_server.url, lease=LASTING) for name in names]
     for document in documents:
         document.kafka(kafka_broker.bootstrap)
-    first, _ = [start_gateway(document.text) for document in documents]
+    first, _ = [start_gateway(document.text, env=shortened(PATIENT)) for document in documents]
     topic = kafka_broker.create_topic()
     with Peer(documents[0].edge) as peer:
         peer.start(container_id="worker")

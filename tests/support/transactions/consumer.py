@@ -12,6 +12,7 @@ from tests.support.gateway.crossing import Inbox, Outbox
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import wait_until
+from tests.support.gateway.warm import PATIENT, shortened
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.servers.servers import Redis
 from tests.support.transactions.controller import Controller, in_transaction
@@ -34,7 +35,7 @@ class StoredConsumer:
         self.document.scope()["addresses"][-1].update(rule)
         self.broker, self.group = broker, kind == "group"
         self.topic, self.outputs = broker.create_topic(), broker.create_topic()
-        self.gateway = start(self.document.text)
+        self.gateway = start(self.document.text, env=shortened(PATIENT))
         self.attach()  # a group begins at the end of the topic
 
     def attach(self) -> None:
