@@ -100,12 +100,12 @@ class TlsServer:
                 continue
             peer = f"{place[0]}:{place[1]}"
             if self._gate.admits(peer, accepted.fileno()):
+                self.shaking += 1  # now: asyncio may accept the next one before that task begins
                 self._supervisor.start(self._shake_hands(accepted, peer), "tls-handshake")
             else:
                 accepted.close()
 
     async def _shake_hands(self, accepted: socket.socket, peer: str) -> None:
-        self.shaking += 1
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             loop = asyncio.get_running_loop()
