@@ -94,8 +94,8 @@ def _receive_all(
         if not found and not follow:
             break
         _print(found, show, progress)
+        progress.add(len(found))  # before the sender hears of it: who interrupts then is told of all
         _settle(receiver, found, release)
-        progress.add(len(found))
 
 
 def _print(found: list[Transfer], show: out.Printer, progress: MessageCount) -> None:

@@ -339,7 +339,7 @@ def test_every_command_of_the_guide_works(commands: Commands, tmp_path: Path) ->
     script = f"set -exuo pipefail\n{shell}\n{body}\n"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE
+        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=2 * PATIENCE
     )
     assert done.returncode == 0, done.stderr
     copied = (tmp_path / "orders.jsonl").read_text().splitlines()
