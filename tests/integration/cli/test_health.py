@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -61,14 +62,21 @@ def test_health_needs_a_port_and_no_secrets(tmp_path: Path) -> None:
 
 
 def test_it_serves_on_until_balancers_have_noticed(start_gateway: Gateways) -> None:
-    document = Document(drain_delay="2s")
+    document = Document(drain_delay="10m")  # longer than a test may stand still
     gateway = start_gateway(document.text)
     gateway.process.send_signal(signal.SIGTERM)
     wait_until(lambda: gateway.get("/readyz")[0] == 503, "/readyz to say it")
     assert not _shut_down(gateway)
     with Peer(document.edge) as late:  # clients whose balancer has not noticed are still served
         late.start()
-    assert gateway.process.wait() == 0
+    assert not _shut_down(gateway)
+    gateway.kill()
+
+
+def test_it_drains_after_the_delay(start_gateway: Gateways) -> None:
+    gateway, began = start_gateway(Document(drain_delay="500ms").text), time.monotonic()
+    gateway.stop()
+    assert time.monotonic() - began > 0.49
     events = [line["event"] for line in gateway.log()]
     assert events.index("waiting before the drain") < events.index("draining")
 
