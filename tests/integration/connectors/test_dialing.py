@@ -19,7 +19,8 @@ from tests.support.amqp.proton_clients import Login, receive, send
 from tests.support.gateway.crossing import Inbox, Outbox, connected
 from tests.support.gateway.forwarder import Forwarder
 from tests.support.gateway.gateway import Gateway, Gateways
-from tests.support.gateway.process import free_port, ports, wait_until
+from tests.support.gateway.process import PATIENCE, free_port, ports, wait_until
+from tests.support.gateway.warm import shortened
 from tests.support.servers.servers import Artemis
 
 POLICY = """
@@ -48,6 +49,8 @@ scopes:
     access: [{{who: "*", may: [send, receive], on: "**"}}]
 """
 ENV = {"SCOPEGATE_TEST_KEY": "k" * 43, "BROKER_PASSWORD": "admin"}
+PATIENT = {"gateway.connectors.relay.ATTACH_PATIENCE": PATIENCE}
+"""An attach waits for as long as the broker needs, however busy the machine is."""
 SELECTOR = "apache.org:selector-filter:string"
 _numbers = itertools.count(1)
 
@@ -70,7 +73,7 @@ class Place(NamedTuple):
 def start(gateways: Gateways, artemis: Artemis, wire: Forwarder) -> Place:
     edge, core, http = ports(3)
     policy = POLICY.format(edge=edge, core=core, http=http, broker=wire.port, nobody=free_port())
-    return Place(edge, core, gateways(policy, env=ENV), wire, artemis)
+    return Place(edge, core, gateways(policy, env={**ENV, **shortened(PATIENT)}), wire, artemis)
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +230,7 @@ def test_a_cut_connection(place: Place, address: str) -> None:
     place.wire.mend()
     wait_until(lambda: ready(place.gateway), "the connector to be back")
     assert waiting.until("attach").target.matches(address)
-    assert sender.send(message(b"after")).matches("accepted")
+    wait_until(lambda: sender.send(message(b"after")).matches("accepted"), "the link to be there again")
     send(place.beyond, address + "/back", [Message(body="there")]).finish()
     assert sections(inbox.take())["value"] == "there"
     got = receive(place.beyond, address, 2).finish()

@@ -315,7 +315,7 @@ def test_a_broker_that_vanishes(start_gateway: Gateways) -> None:
         place = place._replace(far=far)
         attach = far.until("attach")
         agree(place, attach, 0)
-        far.flow(0, link_credit=7, delivery_count=0)
+        far.flow(0, link_credit=7, delivery_count=0).heard()
         delivery = outbox.post(message(b"after"))
         transfer = far.until("transfer")
         assert sections(transfer.payload)["data"] == b"after"

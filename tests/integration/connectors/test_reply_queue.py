@@ -278,8 +278,9 @@ def test_which_requests_are_annotated(fars: Fars, policy: str, offered: bool, ca
     sent = message(b"early", to="far/x", reply_to="q/1", da={"x-opt-hop": 1})
     client.post(sent)  # waits in the gateway until the target has said what it understands
     attach = far.attach()
-    asking(far, "far/other")
+    other = asking(far, "far/other")
     far.peer.expect("attach")  # and no transfer came before
+    other.peer.disconnect()
     far.take(attach, capable=capable)
     got = far.transfer(attach)
     names = set(hop_annotations(got))

@@ -291,6 +291,14 @@ class Peer:
         link = {} if handle is None else {"handle": handle, "delivery_count": 0}
         return self.send("flow", channel=channel, **{**session, **link, **fields})
 
+    def heard(self) -> Self:
+        """Wait until the other side has read all that was sent: it answers a flow with `echo`.
+
+        What another connection says after this comes after it. Two sockets are read in any order.
+        """
+        self.flow(echo=True).pick("flow", handle=None)
+        return self
+
     def transfer(self, payload: bytes, handle: int = 0, *, channel: int = 0, **fields: Any) -> Self:
         """Send a whole message as one transfer, with the next delivery id and a tag made from it."""
         number = self._next_delivery

@@ -13,7 +13,7 @@ from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import ports, wait_until
 
 POLICY = """
-gateway: {{id: gw-replies, http: "127.0.0.1:{http}", log: json, drain: 1s, state: "{state}", lease: 2s}}
+gateway: {{id: gw-replies, http: "127.0.0.1:{http}", log: json, drain: 1s, state: "{state}", lease: 5m}}
 keys: {{active: one, ring: {{one: {{env: SCOPEGATE_TEST_KEY}}}}}}
 scopes:
   edge:
@@ -93,11 +93,11 @@ class Far:
         return handle
 
     def take(self, attach: Frame, capable: bool = False, credit: int = 200) -> int:
-        """Accept a link on which the gateway sends, with credit."""
+        """Accept a link on which the gateway sends, with credit, which it knows of from here on."""
         address = attach.target["address"]
         capabilities = [SUPPORTED] if capable else None
         handle = self.agree(attach, target=frames.target(address, capabilities=capabilities))
-        self.peer.flow(handle, link_credit=credit, delivery_count=0)
+        self.peer.flow(handle, link_credit=credit, delivery_count=0).heard()
         return handle
 
     def respond_at(self, address: str) -> int:
