@@ -222,6 +222,7 @@ def test_the_end_waits_for_what_was_pulled(fars: Fars) -> None:
     credit(far, attach)
     far.peer.transfer(message(b"under way"), handle)
     transfer = inbox.transfer()
+    far.gateway.reload(far.gateway.policy.read_text().replace("drain: 1s", "drain: 10m"))  # however late it comes
     far.gateway.process.send_signal(signal.SIGTERM)
     far.gateway.wait_log("draining")
     inbox.peer.disposition(transfer.delivery_id, "accepted")

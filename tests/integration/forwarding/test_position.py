@@ -7,6 +7,7 @@ import pytest
 from tests.support.amqp import frames
 from tests.support.amqp.peer import RECEIVER
 from tests.support.gateway.crossing import Inbox
+from tests.support.gateway.far import Far
 from tests.support.gateway.process import wait_until
 from tests.support.kafka.remote_log import (
     STREAMS,
@@ -80,8 +81,7 @@ def test_the_offset_outlives_a_kill_as_it_came(fars: Fars, redis_server: Redis) 
     assert body(inbox.take()) == 5
     assert outcome(far).matches("accepted")
     wait_until(lambda: offset(5) in everything(redis_server), "the offset in the shared state")
-    far.gateway.kill()
-    far.gateway.restart()
+    killed(far, redis_server)
     again, _ = accept_receiver(far.accept(STREAMS))
     assert position(again) == offset(5)
 
@@ -100,8 +100,7 @@ def test_after_a_kill_a_link_that_sees_all_partitions_misses_nothing(fars: Fars,
     for number in (0, 2, 3):  # 4 of partition 0 is still under way: only 3 is done with there
         inbox.peer.disposition(ids[number], "accepted")
     wait_until(lambda: everything(redis_server).count(offset(3)) == 2, "the offsets in the shared state")
-    far.gateway.kill()
-    far.gateway.restart()
+    killed(far, redis_server)
     again, handle = accept_receiver(far.accept(STREAMS))
     assert position(again) == "@earliest"
     inbox = Inbox(far.core, "here/1")
@@ -111,6 +110,13 @@ def test_after_a_kill_a_link_that_sees_all_partitions_misses_nothing(fars: Fars,
         far.peer.transfer(event(number, partition), handle)
     assert [body(inbox.take()) for _ in range(4)] == [4, 5, 4, 1]
     assert inbox.empty()
+
+
+def killed(far: Far, redis: Redis) -> None:
+    """Kill the gateway and start it again; its lease, which no pause may end before, ends now."""
+    far.gateway.kill()
+    redis.command("DEL", "scopegate:members")
+    far.gateway.restart()
 
 
 def everything(redis: Redis) -> str:
