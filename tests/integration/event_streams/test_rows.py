@@ -149,12 +149,12 @@ async def test_the_partitions_of_info_are_in_numeric_order_and_can_be_attached_t
 async def test_info_has_the_last_known_offsets_while_kafka_is_away(
     local: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local.bridge.cluster._admin, "_timeout", 1.0)
     await fill(local, "solo", 3)
     first = await local.receiver("solo/$info", credit=1)
     (known,) = await first.receive()
     assert known.body["partitions"][0]["latest-offset"] == f"{2:020d}"
     assert local.bridge.cluster._embedded is not None
+    monkeypatch.setattr(local.bridge.cluster._admin, "_timeout", 1.0)  # from here on: what came before took its time
     local.bridge.cluster._embedded.set_reachable(False)
     await until(lambda: not local.bridge.cluster.up, PATIENCE)
     assert not local.bridge.cluster.up

@@ -107,24 +107,24 @@ def test_a_drain_is_answered_past_all_that_does_not_match_and_others_are_served_
     # a slow machine drains for as long as some thousand messages take: the credit of the others must not end before
     receiver = receiving(long.document.edge, "chat/room", credit=1_000_000)
     sender = sending(long.document.edge, "chat/room")
-    peer = connected(long.document.edge)
-    peer.attach_receiver(None, source=frames.source(long.address, filter=red()))
     took: list[float] = []
-    draining = threading.Thread(target=lambda: took.append(drained(peer, 5)))
-    draining.start()
-    waits, number = [], 0
-    while draining.is_alive():
-        start = time.monotonic()
-        passes(sender, receiver, number)
-        waits.append(time.monotonic() - start)
-        number += 1
-    draining.join()
-    assert len(took) == 1
+    waits: list[float] = []
+    while len(waits) <= 5:  # a drain may be over before we, who stood still, have seen much of it: then another
+        drains, peer = len(took), connected(long.document.edge)
+        peer.attach_receiver(None, source=frames.source(long.address, filter=red()))
+        draining = threading.Thread(target=lambda peer=peer: took.append(drained(peer, 5)))
+        draining.start()
+        while draining.is_alive():
+            start = time.monotonic()
+            passes(sender, receiver, len(waits))
+            waits.append(time.monotonic() - start)
+        draining.join()
+        assert len(took) == drains + 1
+        peer.disconnect()
     waits.sort()
     middle, longest = waits[len(waits) // 2] * 1000, waits[-1] * 1000
     print(f"{MANY} records skipped in {took[0]:.2f} s; others waited {middle:.1f} ms, at most {longest:.0f} ms")
     assert waits[-1] < 10
-    assert len(waits) > 5
 
 
 def test_what_matches_behind_all_the_rest_comes_and_new_events_are_seen(long: Long) -> None:
