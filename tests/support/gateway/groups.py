@@ -6,10 +6,24 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from tests.support.gateway.gateway import Gateway
-from tests.support.gateway.process import NO_SUCH_PROXY, wait_until
+from tests.support.gateway.process import NO_SUCH_PROXY, ports, wait_until
+from tests.support.gateway.warm import shortened
+from tests.support.plugins.fixtures import started
+
+
+def serving(policy: str, kind: str, grace: float, **places: str) -> Iterator[Gateway]:
+    """For a fixture: a gateway where links that are `owner` or `shared` have so many seconds for outcomes.
+
+    Then they lose their partitions. `policy` has places for `edge` and `http`, and for what is given.
+    """
+    edge, http = ports(2)
+    constants = shortened({f"bridges.kafka.groups.{kind}.GRACE": grace})
+    for gateways in started():
+        yield gateways(policy.format(edge=edge, http=http, **places), env=constants)
 
 
 def group_state(gateway: Gateway, address: str, group: str) -> dict[str, Any]:
