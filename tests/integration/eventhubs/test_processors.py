@@ -78,8 +78,8 @@ class Consumer:
         self._thread.start()
 
     def _on_event(self, context: Any, event: EventData) -> None:
-        self.bodies.append(event.body_as_str())
         context.update_checkpoint(event)
+        self.bodies.append(event.body_as_str())  # whoever sees it sees that nobody will read it again
 
     def close(self) -> None:
         """Let go of all partitions, without waiting for it."""

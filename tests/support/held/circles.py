@@ -77,7 +77,7 @@ class Circles(NamedTuple):
         await tasks.until(lambda: all(each.peer.connector for each in self.gateway.service.connections()), PATIENCE)
         before = self._alive()
         await asyncio.to_thread(self._use, act, end)
-        await tasks.until(lambda: not self._alive() - before, 2)
+        await tasks.until(lambda: not self._alive() - before, PATIENCE)
         return self._alive() - before
 
     def _use(self, act: Act, end: str) -> None:
@@ -87,7 +87,7 @@ class Circles(NamedTuple):
             act(peer)
             ENDS[end](peer)
             if end == "end":
-                wait_until(lambda: self._alive()["Link"] <= before, "the end of the links", 5)
+                wait_until(lambda: self._alive()["Link"] <= before, "the end of the links")
 
     def _alive(self) -> Counter[str]:
         found = (each for each in gc.get_objects() if issubclass(type(each), self.watched))
