@@ -24,6 +24,7 @@ def limit(gateway: Gateway, room: int) -> None:
 
 def test_new_connections_are_closed_and_health_is_reachable(start_gateway: Gateways) -> None:
     document = Document()
+    document.scope()["listen"][0]["limits"] = {"handshake": "10m"}  # those that are kept open nothing
     gateway = start_gateway(document.text)
     living = connected(document.edge)
     limit(gateway, 80)

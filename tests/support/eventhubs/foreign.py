@@ -74,7 +74,7 @@ def failure(process: Process) -> str:
 def finished(process: Process) -> list[dict[str, Any]]:
     """Wait for a good end; return what the client printed."""
     try:
-        code = process.wait(45)
+        code = process.wait(2 * PATIENCE)
     finally:
         process.discard()
     assert code == 0, process.text()
