@@ -245,6 +245,15 @@ class KafkaBroker(Server):
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
         admin = self.admin()
         admin.incremental_alter_configs([resource])[resource].result(PATIENCE)
+        self.take_changes()
+
+    def take_changes(self) -> None:
+        """Wait until the broker does what its controller has answered: settings and ACLs reach it a little later.
+
+        It takes changes in their order. From several at once it may make leaders first, so the second topic tells.
+        """
+        for _ in range(2):
+            self.create_topic()
 
 
 class FastKafka(KafkaBroker):
