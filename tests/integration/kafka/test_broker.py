@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -21,6 +22,7 @@ from tests.support.gateway.process import PATIENCE
 from tests.support.kafka.streams import Clients, Delivered, Streams, position
 from tests.support.kafka.streams_remote import Remote
 from tests.support.servers.kafka import KafkaBroker, new_producer
+from tests.support.spark.pipeline import settled
 
 PARTITION = Symbol("event-streams-partition")
 TIMES = "CreateTime", "LogAppendTime"
@@ -32,7 +34,7 @@ async def streams(request: pytest.FixtureRequest, kafka_broker: KafkaBroker) -> 
     if getattr(request, "param", "bridge") == "process":
         found = request.getfixturevalue("remotes")()
     else:
-        found = Streams(ClusterConfig(kafka_broker.bootstrap, refresh=0.3, retry=0.2))
+        found = Streams(ClusterConfig(kafka_broker.bootstrap, refresh=0.3, retry=0.2, timeout=10))
     yield found
     await found.close()
 
@@ -111,6 +113,7 @@ async def test_only_committed_records_are_delivered_and_drain_ends_behind_marker
     producer.begin_transaction()
     producer.produce(topic, b"kept")
     producer.commit_transaction(PATIENCE)
+    await asyncio.to_thread(settled, kafka_broker, topic, 1)
     receiver = await streams.receiver(topic, after="@earliest", credit=10)
     assert bodies(await receiver.drain()) == [b"kept"]
     producer.begin_transaction()

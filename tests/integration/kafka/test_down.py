@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,16 +18,35 @@ from tests.support.gateway.process import PATIENCE
 from tests.support.kafka.streams import Streams
 
 TOPIC = "orders"
+SHORT, LONG = 0.7, 10.0
+"""Seconds that a Kafka has to answer: one that is away, and one that is there on a machine that may stand still."""
+
+
+class Outage(NamedTuple):
+    """A bridge, and its Kafka."""
+
+    streams: Streams
+    kafka: EmbeddedKafka
+
+    def reach(self, reachable: bool) -> None:
+        """End the outage, or begin another one."""
+        waits_for(self.streams, LONG if reachable else SHORT)
+        self.kafka.set_reachable(reachable)
+
+
+def waits_for(streams: Streams, seconds: float) -> None:
+    """How long the bridge waits for an answer from now on."""
+    streams.bridge.cluster._admin._timeout = seconds  # type: ignore[misc]
 
 
 @pytest.fixture
-async def outage() -> AsyncIterator[tuple[Streams, EmbeddedKafka]]:
+async def outage() -> AsyncIterator[Outage]:
     """A bridge whose Kafka is unreachable from the start."""
     kafka = EmbeddedKafka()
     kafka.create_topic(TOPIC, 1)
     kafka.set_reachable(False)
-    streams = Streams(ClusterConfig(kafka.bootstrap, refresh=0.2, retry=0.1, timeout=0.7, plain=True))
-    yield streams, kafka
+    streams = Streams(ClusterConfig(kafka.bootstrap, refresh=0.2, retry=0.1, timeout=SHORT, plain=True))
+    yield Outage(streams, kafka)
     await streams.close()
     kafka.close()
 
@@ -41,9 +61,10 @@ async def test_who_attaches_while_kafka_is_silent_is_refused() -> None:
     """Connections stay, and no request is answered: what librdkafka makes of that is not where the log begins."""
     kafka = EmbeddedKafka()
     kafka.create_topic(TOPIC, 2)
-    streams = Streams(ClusterConfig(kafka.bootstrap, refresh=60, retry=0.1, timeout=0.7, plain=True))
+    streams = Streams(ClusterConfig(kafka.bootstrap, refresh=60, retry=0.1, timeout=LONG, plain=True))
     try:
         await streams.receiver(TOPIC, after="@earliest")
+        waits_for(streams, SHORT)
         kafka.be_silent()
         for after in ("@earliest", "@latest", "000000000000000001"):
             with pytest.raises(AmqpError) as refused:
@@ -54,8 +75,8 @@ async def test_who_attaches_while_kafka_is_silent_is_refused() -> None:
         kafka.close()
 
 
-async def test_kafka_down_at_start(outage: tuple[Streams, EmbeddedKafka]) -> None:
-    streams, kafka = outage
+async def test_kafka_down_at_start(outage: Outage) -> None:
+    streams, _ = outage
     sender = await streams.sender(TOPIC)
     unknown = await streams.sender("nowhere")
     for _ in range(3):
@@ -66,7 +87,7 @@ async def test_kafka_down_at_start(outage: tuple[Streams, EmbeddedKafka]) -> Non
     with pytest.raises(AmqpError) as refused:
         await streams.receiver(TOPIC)
     assert refused.value.condition == INTERNAL_ERROR
-    kafka.set_reachable(True)
+    outage.reach(True)
     await until(lambda: streams.bridge.ready()[0])
     while (outcome := await sender.send(message(b"now"))) is not ACCEPTED:
         assert outcome is RELEASED
@@ -77,36 +98,36 @@ async def test_kafka_down_at_start(outage: tuple[Streams, EmbeddedKafka]) -> Non
     assert [event.body for event in await receiver.drain()] == [b"now"]
 
 
-async def test_kafka_going_down_releases_what_comes_then(outage: tuple[Streams, EmbeddedKafka]) -> None:
-    streams, kafka = outage
-    kafka.set_reachable(True)
+async def test_kafka_going_down_releases_what_comes_then(outage: Outage) -> None:
+    streams, _ = outage
+    outage.reach(True)
     await until(lambda: streams.bridge.ready()[0])
     sender = await streams.sender(TOPIC)
     assert await sender.send(message(b"0")) is ACCEPTED
-    kafka.set_reachable(False)
+    outage.reach(False)
     in_flight = await sender.post(message(b"1"))
     await until(lambda: not streams.bridge.ready()[0])
     assert await sender.send(message(b"2")) is RELEASED
     assert not in_flight.done()
-    kafka.set_reachable(True)
+    outage.reach(True)
     assert await asyncio.wait_for(in_flight, PATIENCE) is ACCEPTED
 
 
 @pytest.mark.row("ES-6-1")
-async def test_info_answers_with_nulls_and_last_known_offsets(outage: tuple[Streams, EmbeddedKafka]) -> None:
-    streams, kafka = outage
+async def test_info_answers_with_nulls_and_last_known_offsets(outage: Outage) -> None:
+    streams, _ = outage
     receiver = await streams.receiver(f"{TOPIC}/$info", credit=1)
     (event,) = await receiver.receive()
     assert event.body["partitions"] == [{"partition": "0", "earliest-offset": None, "latest-offset": None}]
     assert event.body["current"] is False
-    kafka.set_reachable(True)
+    outage.reach(True)
     await until(lambda: streams.bridge.ready()[0])
     receiver = await streams.receiver(f"{TOPIC}/$info", credit=1)
     (event,) = await receiver.receive()
     assert "current" not in event.body
 
 
-async def test_pre_settled_messages_that_are_lost_do_not_flood_the_log(outage: tuple[Streams, EmbeddedKafka]) -> None:
+async def test_pre_settled_messages_that_are_lost_do_not_flood_the_log(outage: Outage) -> None:
     streams, _ = outage
     sender = await streams.sender(TOPIC)
     with capture_logs() as logs:
@@ -120,13 +141,12 @@ async def test_pre_settled_messages_that_are_lost_do_not_flood_the_log(outage: t
 async def test_a_record_that_nobody_acknowledges_ends_as_modified() -> None:
     kafka = EmbeddedKafka()
     kafka.create_topic(TOPIC, 1)
-    config = ClusterConfig(
-        kafka.bootstrap, {"message.timeout.ms": "3000"}, refresh=9, retry=0.1, timeout=2, plain=True
-    )
-    streams = Streams(config)
+    client = {"message.timeout.ms": "6000"}
+    streams = Streams(ClusterConfig(kafka.bootstrap, client, refresh=60, retry=0.1, timeout=LONG, plain=True))
     await until(lambda: streams.bridge.ready()[0])
     sender = await streams.sender(TOPIC)
     assert await sender.send(message(b"0")) is ACCEPTED
+    waits_for(streams, SHORT)
     kafka.set_reachable(False)
     outcome = await sender.send(message(b"1"))
     assert isinstance(outcome, Modified)  # it was handed over: nobody knows

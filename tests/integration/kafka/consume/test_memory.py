@@ -38,7 +38,7 @@ async def test_rejected_events_wait_within_bounds_for_a_dead_letter_topic_that_t
     kafka_broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bridges.kafka.links.receiver._MAX_HELD", 100_000)
-    streams, count = Streams(ClusterConfig(kafka_broker.bootstrap)), 4_000
+    streams, count = Streams(ClusterConfig(kafka_broker.bootstrap, timeout=10)), 4_000
     topic = await asyncio.to_thread(kafka_broker.create_topic)
     letters = await asyncio.to_thread(kafka_broker.create_topic, config={"max.message.bytes": "80"})
     streams.routes[topic] = Route(topic, reading=LogReadingRule(dead_letter=letters))

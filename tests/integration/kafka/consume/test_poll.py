@@ -294,7 +294,7 @@ async def test_links_are_served_either_way(
     monkeypatch.setattr(poll, "BOUND", bound)
     values = [b"%d" % number for number in range(1200)]
     produce(embedded.bootstrap, TOPIC, [{"value": value, "headers": [("n", value)]} for value in values])
-    streams = Streams(ClusterConfig(embedded.bootstrap, plain=True))
+    streams = Streams(ClusterConfig(embedded.bootstrap, plain=True, timeout=10))
     try:
         receiver = await streams.receiver(TOPIC, after="@earliest", credit=2000)
         assert [event.body for event in await receiver.drain()] == values

@@ -38,7 +38,7 @@ GAP = "x-opt-gateway-gap"
 
 @pytest.fixture
 async def streams(kafka_broker: KafkaBroker) -> AsyncIterator[Streams]:
-    streams = Streams(ClusterConfig(kafka_broker.bootstrap, refresh=0.3, retry=0.2))
+    streams = Streams(ClusterConfig(kafka_broker.bootstrap, refresh=0.3, retry=0.2, timeout=10))
     yield streams
     await streams.close()
 

@@ -33,7 +33,7 @@ KEYS = ["", "a", "order-1", "order-2", "Ärger", "日本", "🙂", "x" * 300, "\
 
 @pytest.fixture
 async def streams(kafka_broker: KafkaBroker) -> AsyncIterator[Streams]:
-    streams = Streams(ClusterConfig(kafka_broker.bootstrap, refresh=0.3, retry=0.2))
+    streams = Streams(ClusterConfig(kafka_broker.bootstrap, refresh=0.3, retry=0.2, timeout=10))
     yield streams
     await streams.close()
 
@@ -164,7 +164,7 @@ async def test_a_record_that_the_topic_refuses_is_invalid(kafka_broker: KafkaBro
 
 
 async def test_nobody_knows_of_a_record_whose_broker_fell_silent(own_kafka: KafkaBroker) -> None:
-    streams = Streams(ClusterConfig(own_kafka.bootstrap, {"message.timeout.ms": "6000"}))
+    streams = Streams(ClusterConfig(own_kafka.bootstrap, {"message.timeout.ms": "6000"}, timeout=10))
     sender = await streams.sender(own_kafka.create_topic())
     assert await sender.send(message(b"0")) is ACCEPTED
     own_kafka.process.send_signal(signal.SIGSTOP)
@@ -231,7 +231,7 @@ async def test_what_a_topic_refuses_takes_nothing_else_with_it(kafka_broker: Kaf
 
 
 async def test_small_messages_reach_kafka_in_large_batches_and_in_order(kafka_broker: KafkaBroker) -> None:
-    streams = Streams(ClusterConfig(kafka_broker.bootstrap))
+    streams = Streams(ClusterConfig(kafka_broker.bootstrap, timeout=10))
     topic, count = kafka_broker.create_topic(), 20_000
     sender = await streams.sender(topic)
     posted = [await sender.post(message(b"%d" % number)) for number in range(count)]
