@@ -141,8 +141,11 @@ def test_a_topic_that_was_just_made_is_asked_again(
     assert young.refusals == 0
 
 
-async def test_records_that_somebody_else_has_written_are_an_answer(redis_server: Redis) -> None:
+async def test_records_that_somebody_else_has_written_are_an_answer(
+    redis_server: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An attach with an invalid record of a position or group is answered, and the error names the record."""
+    monkeypatch.setattr("gateway.state.redis.TIMEOUT", PATIENCE)
     redis_server.empty()
     supervisor = Supervisor(lambda name, error: None)
     state = RedisState(redis_server.url)

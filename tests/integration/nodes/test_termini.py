@@ -48,12 +48,13 @@ async def test_who_takes_the_record_fences_the_one_before(termini: Termini) -> N
 
 async def test_an_owner_has_so_many_records_and_room_again_when_one_ends(termini: Termini) -> None:
     first = await termini.acquire("k1", "a", None, owner="ann")
-    await termini.acquire("k2", "a", 2000, owner="ann")
+    ending = await termini.acquire("k2", "a", 600_000, owner="ann")
     for key, owner in (("k1", "ann"), ("k3", "bob"), ("k4", "")):
         await termini.acquire(key, "a", None, owner=owner)
     with pytest.raises(Full) as full:
         await termini.acquire("k5", "a", None, owner="ann")
     assert full.value.most == 2
+    assert await termini.save([Save("k2", ending.token, {}, 1)]) == [True]
     async with asyncio.timeout(PATIENCE):  # until k2 has expired
         while True:
             with suppress(Full):

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from gateway.state import MemoryState, State
+from gateway.state import redis as redis_state
 from gateway.state.redis import RedisState
 from gateway.state.subscriptions.store import (
     AlreadyExists,
@@ -23,6 +24,12 @@ from tests.support.gateway.process import PATIENCE
 from tests.support.servers.servers import Redis
 
 MANY = SubscriptionLimits(100, 100)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may stand still for longer than a gateway waits for Redis."""
+    monkeypatch.setattr(redis_state, "TIMEOUT", PATIENCE)
 
 
 @pytest.fixture(params=["memory", "redis"])
