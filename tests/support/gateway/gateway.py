@@ -114,7 +114,7 @@ class Gateway:
         def found() -> dict[str, Any] | None:
             nonlocal looked
             lines = self.log_from(looked)
-            looked += max(len(lines) - 1, 0)  # the last one may be half written
+            looked += len(lines)
             return next((line for line in lines if wanted.items() <= line.items()), None)
 
         return present(wait_until(found, f"log line {event} {fields or ''}", seconds))

@@ -18,13 +18,13 @@ class LogLines:
         self._complete: list[dict[str, Any]] = []
 
     def read(self) -> list[dict[str, Any]]:
-        """Return all lines; what is not JSON comes as `{"raw": line}`, and so does one that is half written."""
+        """Return all lines that are written to their ends; what is not JSON comes as `{"raw": line}`."""
         with self._file.open("rb") as file:
             file.seek(self._read)
-            complete, newline, half = file.read().rpartition(b"\n")
+            complete, newline, _ = file.read().rpartition(b"\n")
         self._read += len(complete + newline)
         self._complete += _parsed(complete)
-        return [*self._complete, *_parsed(half)]
+        return [*self._complete]
 
 
 def _parsed(data: bytes) -> Iterator[dict[str, Any]]:
