@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 
 def produce(broker: KafkaBroker, topic: str, *values: bytes) -> None:
-    producer = new_producer(broker.bootstrap, **{"linger.ms": 200})  # one batch
+    producer = new_producer(broker.bootstrap, **{"linger.ms": 60_000})  # one batch, whenever it is flushed
     for value in values:
         producer.produce(topic, value)
     assert producer.flush(PATIENCE) == 0

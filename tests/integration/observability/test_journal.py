@@ -15,9 +15,12 @@ from tests.support.gateway.crossing import KEY, Inbox, Outbox, answer, connected
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.journal import JournalReader, Rows, table, those, total
+from tests.support.gateway.warm import shortened
 from tests.support.servers.kafka import KafkaBroker
 
 ENV = {"SCOPEGATE_TEST_KEY": KEY}
+LONG = {"gateway.journal.journaling._LAST": 30.0, "gateway.journal.journaling._LOOK": 30.0}
+"""So long may a gateway that ends write rows, and Kafka say where logs end: a busy machine may stand still."""
 BODY = b"a body that is nobody's business"
 
 
@@ -31,7 +34,7 @@ class Place:
         self.document.kafka(broker.bootstrap)
         self.core = self.document.relay()
         self.edge = self.document.edge
-        self.gateway = gateways(self.document.text, env=ENV)
+        self.gateway = gateways(self.document.text, env={**ENV, **shortened(LONG)})
         self.reader = JournalReader(broker.bootstrap, self.topic)
 
     def end(self) -> Rows:

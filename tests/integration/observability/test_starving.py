@@ -18,10 +18,10 @@ SOON = {"gateway.server.metrics.starving.PATIENCE": 2.0, "gateway.server.metrics
 def test_a_sender_without_credit_is_named_with_its_rule(start_gateway: Gateways) -> None:
     document = Document()
     gateway = start_gateway(document.text, env=shortened(SOON))
-    sender = connected(document.edge)
-    sender.attach_sender("chat/nobody-reads")
     starved = 'scopegate_links_starved{rule="chat/**",scope="edge"}'
     assert gateway.metrics()[starved] == 0
+    sender = connected(document.edge)
+    sender.attach_sender("chat/nobody-reads")
     line = gateway.wait_log("sender starves", address="chat/nobody-reads")
     assert (line["level"], line["rule"], line["user"], line["seconds"]) == ("warning", "chat/**", "anonymous", 2.0)
     assert gateway.metrics()[starved] == 1

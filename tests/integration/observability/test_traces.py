@@ -153,8 +153,9 @@ def test_a_rejection_and_a_lost_link_are_errors(collector: OtlpCollector, start_
     reader.disposition(first.delivery_id, refused)
     wait_until(lambda: len(collector.spans) == 3, "the rejection")
     reader.close()
+    spans = collector.wait(4)  # a gateway that ends has two seconds for the last of them
     gateway.stop()
-    failed = {span.trace: span for span in collector.wait(4) if span.name.startswith("deliver")}
+    failed = {span.trace: span for span in spans if span.name.startswith("deliver")}
     assert [failed[f"{number:032x}"].attributes["scopegate.outcome"] for number in (1, 2)] == ["rejected", "none"]
     assert failed[f"{1:032x}"].attributes["error.type"] == "shop:sold-out"
     assert all(span.failed for span in failed.values())
@@ -187,12 +188,14 @@ def test_messages_of_transactions_have_the_outcomes_of_their_transactions(
         assert len(collector.spans) == 2 + (number - 1) * 3, "a span before its transaction has ended"
         assert controller.discharge(txn_id, fail=fail).matches("accepted")
         collector.wait(2 + number * 3 - (number - 1))
+    inbox.transfer()  # what was rolled back comes again
     many, run = controller.declare(), range(200, 230)
     for number in run:  # they arrive together, and one in three has a context
         outbox.post(message(app=context(number) if number % 3 == 0 else None), state=in_transaction(many))
     assert controller.discharge(many).matches("accepted")
     outbox.send(message(b"lost", app=context(3)), state=in_transaction(controller.declare()))
     peer.close()
+    collector.wait(20)
     gateway.stop()
     found = [(span.name.split()[0], int(span.trace, 16), span.failed) for span in collector.spans]
     outcomes = [span.attributes["scopegate.outcome"] for span in collector.spans]
@@ -200,7 +203,7 @@ def test_messages_of_transactions_have_the_outcomes_of_their_transactions(
         *[("produce", number, False, "accepted") for number in (101, 102, 1, 11, *run[1::3])],
         *[("produce", number, True, "rolled-back") for number in (2, 12, 3)],
         ("deliver", 101, False, "accepted"),
-        ("deliver", 102, False, "modified"), ("deliver", 102, True, "none"),  # it came again, and then the link ended
+        ("deliver", 102, False, "modified"), ("deliver", 102, True, "none"),  # for its link has ended
     ])  # fmt: skip
     assert {span.parent for span in collector.spans} == {PARENT}
 

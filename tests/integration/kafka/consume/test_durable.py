@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions
 
 from bridges.kafka.clusters.cluster import ClusterConfig
 from bridges.kafka.links import checkpointer
@@ -20,6 +20,7 @@ from tests.support.amqp.peer import RECEIVER, Peer
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import PATIENCE, ports, wait_until
+from tests.support.kafka.records import copies
 from tests.support.kafka.streams import Streams
 from tests.support.servers.embedded_kafka import EmbeddedKafka, Kafka, begun, on
 from tests.support.servers.kafka import KafkaBroker, new_producer
@@ -306,15 +307,23 @@ async def test_a_process_keeps_so_many_termini_and_forgets_those_whose_link_neve
     kafka_broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpointer, "MAX_TERMINI", 2)
-    streams = Streams(ClusterConfig(kafka_broker.bootstrap))
+    streams = Streams(ClusterConfig(kafka_broker.bootstrap, timeout=10))
     topic, wanted = await asyncio.to_thread(kafka_broker.create_topic), {"durable": True}
     try:
-        stored, side = streams.bridge._checkpointer, streams.connect()
+        stored, side, closed = streams.bridge._checkpointer, streams.connect(), asyncio.Event()
+        cluster, bounds = streams.bridge.cluster, streams.bridge.cluster.bounds
+
+        async def later(*about: Any) -> Any:
+            await closed.wait()
+            return await bounds(*about)
+
+        monkeypatch.setattr(cluster, "bounds", later)
         for _ in range(3):
             streams.request(topic, incoming=True, side=side, **wanted)
         asked = streams.supervisor._tasks
         await until(lambda: sum(task.get_name().startswith("attach") for task in asked) == 3, "the attaches")
         side.engine.close(None)  # gone before the answer
+        closed.set()
         await until(lambda: not any(task.get_name().startswith("attach") for task in asked), "their answers")
         assert not stored._attached
         first = await streams.receiver(topic, **wanted)
@@ -361,7 +370,7 @@ def test_what_a_consumer_cannot_take_is_copied_before_the_position_moves_past_it
             ((again, number),) = bodies(peer, 1)
             assert number == 1
             peer.disposition(again, outcome)
-        found = consume(kafka_broker.bootstrap, letters, 2)
+        found = copies(kafka_broker, letters, 2)
         reported = {record.value(): dict(record.headers()) for record in found}
         assert reported[b"0"]["amqp.dead-letter.condition"] == b"app:bad-order"
         assert reported[b"0"]["amqp.dead-letter.description"] == b"no such customer"
@@ -380,20 +389,3 @@ def test_what_a_consumer_cannot_take_is_copied_before_the_position_moves_past_it
         peer.attach_receiver(None, source=frames.source(f"letters/{place.topic}", filter={Symbol("from"): earliest}))
         peer.flow(0, link_credit=2)
         assert sorted(numbers(peer, 2)) == [0, 1]
-
-
-def consume(bootstrap: str, topic: str, count: int) -> list[Any]:
-    """The first records of a topic, read with Kafka's own client."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "any", "enable.auto.commit": False})
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        found: list[Any] = []
-
-        def enough() -> bool:
-            found.extend(consumer.consume(count, 0.5))
-            return len(found) >= count
-
-        wait_until(enough, "dead letters")
-        return found
-    finally:
-        consumer.close()

@@ -68,7 +68,7 @@ def test_ten_thousand_spans_cost_seconds(log: Log) -> None:
     spans = [(partition, offset, offset + 1) for partition in (0, 1) for offset in range(0, COUNT // 2, 4)]
     began = time.perf_counter()
     assert sorted(Offsets(log.settings).holding(log.topic, spans)) == sorted(spans)
-    assert (len(spans), time.perf_counter() - began < 10) == (10_000, True)
+    assert (len(spans), time.perf_counter() - began < PATIENCE) == (10_000, True)
 
 
 def test_exactly_the_committed_records_of_the_spans_are_read(log: Log) -> None:
