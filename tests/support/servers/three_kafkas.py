@@ -61,6 +61,12 @@ class Broker(Server):
         assert self.process is not None
         self.process.wait_ready(lambda: answers(self.port), f"broker {self.number} to listen")
 
+    def knows(self, topic: str) -> bool:
+        """Tell whether it names a leader of a topic; a new client has asked no other broker before."""
+        client = AdminClient({"bootstrap.servers": f"127.0.0.1:{self.port}", "log_level": 0})
+        found = client.list_topics(topic, timeout=PATIENCE).topics[topic].partitions
+        return bool(found) and found[0].leader >= 0
+
     def fill_disk(self, size: int) -> None:
         """From now on no file of it may grow beyond `size` bytes, as on a full disk; one that ended of it stays so."""
         assert self.process is not None
@@ -110,7 +116,7 @@ class KafkaBrokers(Server):
         """A topic of one partition on all three."""
         topic = f"replicated-{uuid.uuid4().hex[:6]}"
         self.admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=3)])[topic].result(PATIENCE)
-        wait_until(lambda: led(self.admin, partitions_of(topic, 1)), f"a leader of {topic}")
+        self._wait_for(topic)
         return topic
 
     def create_topic_on(self, number: int) -> str:
@@ -118,8 +124,13 @@ class KafkaBrokers(Server):
         topic = f"alone-{uuid.uuid4().hex[:6]}"
         new = NewTopic(topic, num_partitions=1, replica_assignment=[[number]], config={"min.insync.replicas": "1"})
         self.admin.create_topics([new])[topic].result(PATIENCE)
-        wait_until(lambda: led(self.admin, partitions_of(topic, 1)), f"a leader of {topic}")
+        self._wait_for(topic)
         return topic
+
+    def _wait_for(self, topic: str) -> None:
+        """Wait until its leader answers, and every broker knows it: a client may ask any of them."""
+        wait_until(lambda: led(self.admin, partitions_of(topic, 1)), f"a leader of {topic}")
+        wait_until(lambda: all(broker.knows(topic) for broker in self.brokers.values()), f"all to know {topic}")
 
     def leader(self, topic: str) -> int:
         """Who leads its partition; -1: nobody."""
