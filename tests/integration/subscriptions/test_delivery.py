@@ -180,7 +180,7 @@ async def test_one_made_again_with_the_same_id_begins_at_its_own_ends(topic: Top
 
 @pytest.mark.row("CE-P-1")
 async def test_each_of_a_thousand_keys_arrives_in_order_though_attempts_fail(topic: Topic) -> None:
-    draw, topic.lease = random.Random(17), 60.0
+    draw = random.Random(17)
     topic.script = lambda attempt: Answer(DeliveryOutcome.FAILED, "500", 500) if draw.random() < 0.05 else DONE
     dispatcher = topic.dispatcher()
     retry = RetryLimits(0.01, 0.05, 1000, 3600)

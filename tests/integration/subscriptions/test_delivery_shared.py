@@ -77,8 +77,8 @@ async def test_one_delivers_and_the_other_takes_over_when_it_ends(topic: Topic) 
 
 @pytest.mark.row("CE-P-2")
 async def test_a_gateway_that_sleeps_sends_nothing_after_its_lease_and_writes_no_position(topic: Topic) -> None:
-    topic.script = lambda attempt: DONE
-    sleeper, other = topic.dispatcher(), None
+    topic.script, topic.lease = lambda attempt: DONE, 2.0
+    sleeper, topic.lease = topic.dispatcher(), 6.0
     starts = await subscribe(topic, [sleeper])
     await until(lambda: len(sleeper._workers) == len(IDS))
     topic.script = lambda attempt: None  # under way, and never answered

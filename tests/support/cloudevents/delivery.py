@@ -138,7 +138,7 @@ class Topic:
         self.sinks: list[ScriptedSink] = []
         self.slots = 8
         self.dispatchers: list[SubscriptionDispatcher] = []
-        self.lease = 2.0
+        self.lease = 60.0
         """Seconds until another dispatcher takes over; one whose loop stands still that long loses its work as well."""
         self.lease_tasks: list[asyncio.Task[None]] = []
         """What renews the leases of each."""
