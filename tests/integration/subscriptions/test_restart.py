@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -15,12 +16,17 @@ from tests.support.gateway.document import Document
 from tests.support.gateway.forwarder import Forwarder
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE, free_port
+from tests.support.gateway.warm import shortened
 from tests.support.servers.http_sink import NO_CONTENT, HttpSinkServer, SunkRequest, http_sink, status
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.servers.servers import Redis
 from tests.support.subscriptions.api import PATH, ApiClient, EventWriter, eventually, sink_ports, subscription_policy
 
 AT = f"{PATH}/a"
+LEASE = "5s"
+"""Longer than a gateway or Redis stands still on a busy machine: without its lease, one delivers again what it did."""
+PATIENT = shortened({"bridges.cloudevents.dispatch.stored.remote_records._TIMEOUT": 6.0})
+"""Gateways that wait longer for the owner of what was changed, for the same reason."""
 
 
 class Shared(NamedTuple):
@@ -31,7 +37,7 @@ class Shared(NamedTuple):
     events: EventWriter
     sink: HttpSinkServer
 
-    def policy(self, lease: str = "2s") -> tuple[str, ApiClient]:
+    def policy(self, lease: str = LEASE) -> tuple[str, ApiClient]:
         """The policy of another gateway, and a client of its API."""
         other, port = self.document.but(), free_port()
         edge, http = free_port(), free_port()
@@ -76,7 +82,7 @@ async def active(api: ApiClient) -> None:
     """Wait until a gateway delivers the subscription."""
 
     async def delivered() -> bool:
-        return bool((await api.ask("GET", f"{AT}/status")).json["here"])
+        return bool((await api.ask("GET", f"{AT}/status")).json.get("here"))
 
     await eventually(delivered)
 
@@ -107,7 +113,7 @@ async def test_two_gateways_share_subscriptions(shared: Shared, start_gateway: G
     made = await one.ask("POST", PATH, shared.proposal())
     assert made.status == 201
     await active(one)
-    start_gateway(second)
+    start_gateway(second, env=PATIENT)
     assert (await two.ask("GET", AT)).json == made.json
     assert (await two.ask("POST", PATH, shared.proposal())).status == 409
     shared.write("one")
@@ -136,7 +142,7 @@ async def test_a_change_at_another_gateway_is_answered_when_it_is_in_force(
     owner = start_gateway(first)
     assert (await one.ask("POST", PATH, shared.proposal())).status == 201
     await active(one)
-    start_gateway(second)
+    start_gateway(second, env=PATIENT)
     for number in range(10):
         changed = await two.ask("PUT", AT, {**shared.proposal(), "sink": f"{shared.sink.url}/{number}"})
         assert changed.status == 200, changed.body
@@ -220,11 +226,11 @@ async def test_kills_under_load_lose_nothing_and_keep_each_key_in_order(
         await asyncio.to_thread(gateway.kill)  # with events under way and outcomes not written yet
         await asyncio.to_thread(gateway.restart)
     await shared.arrive(*names)
-    firsts = dict.fromkeys(str(each.header("ce-id")) for each in shared.sink.requests)
+    firsts = Counter(str(each.header("ce-id")) for each in shared.sink.requests)
     for key in range(7):
         arrived = [name for name in firsts if name.startswith(f"{key}-")]
         assert arrived == [name for name in names if name.startswith(f"{key}-")]
-    assert len(shared.sink.requests) < 2 * len(names)
+    assert max(firsts.values()) <= kills + 1
 
 
 async def _more(shared: Shared, count: int) -> bool:
