@@ -40,6 +40,7 @@ from tests.support.subscriptions.api import (
     sink_ports,
     subscription_policy,
 )
+from tests.support.subscriptions.stored import end_leases, stored_progress
 
 ORDERS = "key", "partition", "none"
 """A subscription of each."""
@@ -50,8 +51,10 @@ KEPT = 5
 """Rounds: a gateway may be killed again before it has written what it has done since it was killed."""
 KILLS = int(os.environ.get("SCOPEGATE_KILLS") or 0)
 """How often drawn phases end with one; 0: until the time is up."""
-LATE = 0.5
+LATE = 5.0
 """Seconds of answers whose outcome a kill may lose: a tenth until they are written, and what a busy machine takes."""
+LEASE = "30s"
+"""More than a gateway or Redis stands still: without its lease, a gateway would deliver again what it has delivered."""
 
 
 @dataclass(eq=False)
@@ -61,6 +64,8 @@ class Arrival:
     order: str
     number: int
     request: SunkRequest
+    settled: int
+    """The events before this number were done with, and written as that, before it came."""
     answered: float | None = None
 
 
@@ -73,6 +78,7 @@ class KilledGateway:
     events: EventWriter
     topic: str
     sink: HttpSinkServer
+    redis: Redis
     draw: random.Random
     lives: list[tuple[int, float]] = field(default_factory=list)
     """For each life that has ended: the connections so far, and when it was killed."""
@@ -92,6 +98,8 @@ class KilledGateway:
     """Of each subscription in each partition, as its status told them last."""
     since: int = 0
     written: int = 0
+    settled: int = 0
+    """The events before this number are done with, and written as that."""
     came: int = 0
     counted: int = 0
 
@@ -99,7 +107,7 @@ class KilledGateway:
         """Accept an event, or refuse it if its id says so."""
         id = request.header("ce-id") or ""
         assert request.header("ce-type") == WANTED
-        arrival = Arrival(request.header("scopegate-subscription") or "", int(id.rstrip("!")), request)
+        arrival = Arrival(request.header("scopegate-subscription") or "", int(id.rstrip("!")), request, self.settled)
         self.arrivals.append(arrival)
         await self.held.wait()
         arrival.answered = time.monotonic()
@@ -133,6 +141,7 @@ class KilledGateway:
     async def begin_again(self) -> None:
         """See the end of the gateway, and start it again; what waits for an answer is not answered."""
         await asyncio.to_thread(self.gateway.kill)
+        await asyncio.to_thread(end_leases, self.redis)
         await self.accept_all()
         self.lives.append((self.sink.connections, self.struck))
         self.held.set()
@@ -180,18 +189,22 @@ class KilledGateway:
         return True
 
     async def settle(self) -> None:
-        """Deliver a lot, and give its outcomes the time to be written: a kill after that repeats none of it."""
+        """Deliver a lot, and wait until its outcomes are written: a kill after that repeats none of it."""
         await self.write()
         await self.arrive()
-        await until(lambda: all(each.answered for each in self.arrivals))
-        last = time.monotonic()
-        await until(lambda: time.monotonic() - last > LATE)
+        await eventually(self.all_stored)
+        self.settled = self.written
+
+    async def all_stored(self) -> bool:
+        """Whether it is written of each subscription that it has passed every event, and waits for no outcome."""
+        found = [await stored_progress(self.redis, self.topic, each, f"events/{self.topic}") for each in ORDERS]
+        return found == [(2 * self.written, 0)] * len(ORDERS)
 
     def check(self) -> None:
         """Order of first arrivals, and nothing repeated but what was under way or just answered at a kill."""
         latest: dict[tuple[str, int], Arrival] = {}
         for each in self.arrivals:
-            assert each.number >= self.since, f"{each.number} came again, long after it was done with"
+            assert each.number >= max(self.since, each.settled), f"{each.number} came again, long done with"
             before = latest.get((each.order, each.number))
             if before is not None:
                 self.may_repeat(before, each)
@@ -336,9 +349,9 @@ def dead_letters(bootstrap: str, topic: str) -> set[tuple[str, str]]:
 
 
 def policy_of(document: Document, kafka: KafkaBroker, redis: Redis, topic: str, letters: str) -> None:
-    """Shared state, a lease that a busy machine keeps and a dead-letter topic."""
+    """Shared state, a lease that a busy machine keeps, and a dead-letter topic."""
     document.data["kafka"]["main"] = {"bootstrap": kafka.bootstrap}
-    document.data["gateway"] |= {"state": redis.url, "lease": "3s"}
+    document.data["gateway"] |= {"state": redis.url, "lease": LEASE}
     next(each for each in document.scope()["addresses"] if "kafka" in each)["dead_letter"] = letters
     manager = document.scope()["subscriptions"][0]
     manager["name"] = topic  # nobody else's in the shared Redis
@@ -356,20 +369,22 @@ async def killed(
     api = ApiClient(int(document.scope()["api"][0]["bind"].rpartition(":")[2]))
     async with http_sink(port=sink_ports(document)[0]) as sink:
         gateway = start_gateway(document.text)
-        made = KilledGateway(gateway, api, EventWriter(kafka_broker.bootstrap), topic, sink, random.Random(SEED))
+        events, draw = EventWriter(kafka_broker.bootstrap), random.Random(SEED)
+        made = KilledGateway(gateway, api, events, topic, sink, redis_server, draw)
         made.held.set()
         sink.answer = made.answer
         for order in ORDERS:
             assert (await api.ask("POST", PATH, proposal(made, order))).status == 201
         yield made
+        await eventually(made.all_stored)  # what was refused is done with when its copy is written
         copies = await asyncio.to_thread(dead_letters, kafka_broker.bootstrap, letters)
         assert copies == {(order, id) for order in ORDERS for id in made.refused}
 
 
 @pytest.mark.row("CE-4-2", "CE-P-1", "CE-3.2.1-9")
 async def test_a_kill_in_each_phase_loses_nothing(killed: KilledGateway) -> None:
-    await killed.settle()
     for phase in PHASES:
+        await killed.settle()
         await kill_in(phase, killed)
 
 
