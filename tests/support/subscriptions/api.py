@@ -88,7 +88,9 @@ def basic(user: str, password: str) -> dict[str, str]:
 def write_users(path: Path, users: Iterable[str] = USERS) -> None:
     """A users file of these users of `USERS`."""
     entries = {name: make_entry(USERS[name], salt=SALT) for name in users}
-    path.write_text(json.dumps(entries) if entries else "{}")
+    beside = path.with_suffix(".next")
+    beside.write_text(json.dumps(entries) if entries else "{}")
+    beside.replace(path)  # in one step: the gateway looks at the file by itself
 
 
 def subscription_policy(folder: Path, *, topics: Mapping[str, int] = {"orders": 3}, **manager: Any) -> Document:
