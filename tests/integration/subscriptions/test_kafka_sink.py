@@ -120,7 +120,7 @@ async def test_a_certificate_that_is_not_accepted_is_the_reason(tmp_path: Path) 
     trusted = {"security.protocol": "ssl", "ssl.ca.location": str(Authority(tmp_path, "other-ca").ca)}
     async with (
         tls_server(Authority(tmp_path).server()) as port,
-        sink(f"localhost:{port}", "t", **{**trusted, "message.timeout.ms": 1000}) as (made, received),
+        sink(f"localhost:{port}", "t", **{**trusted, "message.timeout.ms": 4000}) as (made, received),
     ):
         made.send(attempt())
         text = "TLS with the cluster failed, or its certificate is not accepted (_MSG_TIMED_OUT)"

@@ -10,6 +10,7 @@ from bridges.cloudevents.sinks.common.dialer import NOT_ALLOWED, Dialer
 from bridges.cloudevents.sinks.http.client import HttpClient
 from bridges.cloudevents.sinks.http.consent import Consent, consent_of, request_consent
 from bridges.cloudevents.sinks.http.response import HttpAnswer
+from tests.support.gateway.process import PATIENCE
 from tests.support.servers.http_sink import HttpSinkServer, http_sink, status
 
 ORIGIN = "gw.events.example"
@@ -18,7 +19,7 @@ ORIGIN = "gw.events.example"
 async def request_with_policy(server: HttpSinkServer, callback: str | None = None, *, allowed: bool = True) -> Consent:
     client = HttpClient(Dialer(lambda address: allowed), ssl.create_default_context())
     try:
-        return await request_consent(client, f"{server.url}/in", ORIGIN, 120, callback, 2.0)
+        return await request_consent(client, f"{server.url}/in", ORIGIN, 120, callback, PATIENCE / 2)
     finally:
         await client.close()
 
