@@ -26,7 +26,10 @@ scopes:
         limits: {{links: 200, sessions: 4, max_frame_size: 16KiB, max_message_size: 80MiB, idle_timeout: 300s}}
       - bind: "127.0.0.1:{hasty}"
         sasl: [anonymous]
-        limits: {{handshake: 2s, idle_timeout: 4s, max_message_size: 1000B}}
+        limits: {{handshake: 2s}}
+      - bind: "127.0.0.1:{quiet}"
+        sasl: [anonymous]
+        limits: {{idle_timeout: 4s, max_message_size: 1000B}}
     addresses:
       - {{match: "events/{{topic}}", kafka: main, topic: "{{topic}}"}}
       - {{match: "svc/{{name}}", relay: core, address: "services/{{name}}", replies: auto}}
@@ -46,11 +49,12 @@ scopes:
 
 @dataclass
 class Served:
-    """The gateway under test and its ports; `hasty` has a short handshake, idle time-out and message size."""
+    """The gateway under test and its ports: `hasty` has a short handshake, `quiet` idle time-out and message size."""
 
     gateway: Gateway
     edge: int
     hasty: int
+    quiet: int
     core: int
 
     def peer(self, **fields: Any) -> Peer:
@@ -75,10 +79,10 @@ def attached(sender: Peer, receiver: Peer, address: str, credit: int = 10) -> tu
 
 @pytest.fixture(scope="module")
 def served(start_module_gateway: Gateways) -> Served:
-    edge, hasty, core, http = ports(4)
-    policy = POLICY.format(edge=edge, hasty=hasty, core=core, http=http)
+    edge, hasty, quiet, core, http = ports(5)
+    policy = POLICY.format(edge=edge, hasty=hasty, quiet=quiet, core=core, http=http)
     gateway = start_module_gateway(policy, env={"PROTOCOL_KEY": KEY})
-    return Served(gateway, edge, hasty, core)
+    return Served(gateway, edge, hasty, quiet, core)
 
 
 class Bystanders:

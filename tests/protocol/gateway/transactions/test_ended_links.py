@@ -46,7 +46,7 @@ def test_messages_that_come_after_the_end_of_their_link(served: Served, messages
 
 @pytest.mark.parametrize("settled", [False, True])
 def test_a_message_that_ends_its_link_as_it_is_too_large(served: Served, settled: bool) -> None:
-    peer = Peer(served.hasty)
+    peer = Peer(served.quiet)
     peer.start()
     controller, outbox = Controller(peer), Outbox(peer, ADDRESS, 1)
     txn_id = controller.declare()

@@ -15,6 +15,9 @@ from tests.support.gateway.gateway import Gateways
 from tests.support.transactions.acquiring import Acquirer
 from tests.support.transactions.controller import Controller, in_transaction, request
 
+TIMEOUT = "3s"
+"""Less than a record may take to be written, and more than a busy machine stands still."""
+
 
 class Place(NamedTuple):
     """A scope with narrow limits, and one without transactions."""
@@ -31,7 +34,7 @@ class Place(NamedTuple):
 @pytest.fixture(scope="module")
 def place(start_module_gateway: Gateways) -> Place:
     document = Document()
-    document.scope().update({"transaction_timeout": "1s", "max_transactions": 3, "connection_transactions": 2})
+    document.scope().update({"transaction_timeout": TIMEOUT, "max_transactions": 3, "connection_transactions": 2})
     document.kafka("embedded", topics={"orders": 1})
     none = document.add_scope("none")
     document.scope("none")["transactions"] = False

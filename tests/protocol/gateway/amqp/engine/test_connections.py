@@ -33,7 +33,7 @@ def test_a_peer_that_bears_hardly_any_silence_is_told_so(served: Served, watch: 
 
 
 def test_a_silent_peer_is_closed_after_our_idle_time_out(served: Served, watch: Watch) -> None:
-    with Peer(served.hasty) as peer:
+    with Peer(served.quiet) as peer:
         assert peer.start().idle_time_out == 2000  # half of the policy's four seconds, as 2.4.5 advises
         peer.until("close", error="amqp:resource-limit-exceeded")
         peer.expect_eof()
@@ -45,7 +45,7 @@ def test_a_silent_peer_is_closed_after_our_idle_time_out(served: Served, watch: 
 
 
 def test_a_peer_that_sends_empty_frames_stays(served: Served) -> None:
-    with Peer(served.hasty) as peer:
+    with Peer(served.quiet) as peer:
         peer.start()
         end = time.monotonic() + 5
         while time.monotonic() < end:

@@ -288,7 +288,7 @@ def test_a_message_cut_off_by_a_closed_socket_reaches_nobody(served: Served, wat
 
 
 def test_a_message_over_the_links_size_ends_the_link(served: Served, watch: Watch) -> None:
-    receiver, sender = Peer(served.hasty), Peer(served.hasty)
+    receiver, sender = Peer(served.quiet), Peer(served.quiet)
     receiver.start()
     sender.start()
     attached(sender, receiver, "chat/size")
@@ -309,7 +309,7 @@ def test_a_message_over_the_links_size_ends_the_link(served: Served, watch: Watc
 def test_a_message_that_grows_over_the_links_size_ends_the_link_before_it_is_whole(
     served: Served, watch: Watch
 ) -> None:
-    with Peer(served.hasty) as receiver, Peer(served.hasty) as sender:
+    with Peer(served.quiet) as receiver, Peer(served.quiet) as sender:
         receiver.start()
         sender.start()
         attached(sender, receiver, "chat/grows")
@@ -323,7 +323,7 @@ def test_a_message_that_grows_over_the_links_size_ends_the_link_before_it_is_who
 
 
 def test_the_attach_answer_says_the_size(served: Served) -> None:
-    with Peer(served.hasty) as peer:
+    with Peer(served.quiet) as peer:
         peer.start()
         assert peer.attach_sender("chat/a").max_message_size == 1000
 
