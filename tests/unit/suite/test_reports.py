@@ -8,19 +8,19 @@ from tests.support.project.parts import ROOT
 
 INI = "[pytest]\naddopts = -p tests.support.plugins.reports -n 1 -p no:cacheprovider\n"
 SHOWN = """
-import sys
+import pytest
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    report.duration = 0.12 if (call.when, item.name) == ("setup", "test_slow") else 0.01  # whatever else runs here
+    return report
 
 def pytest_runtest_logreport(report):
     print("reported", report.when, report.outcome, report.nodeid.rpartition("::")[2])
 """
 TESTS = """
-import time
-
 import pytest
-
-@pytest.fixture
-def slow():
-    time.sleep(0.12)
 
 @pytest.fixture
 def wrong():
@@ -28,7 +28,7 @@ def wrong():
     assert not "put right"
 
 def test_short(): ...
-def test_slow(slow): ...
+def test_slow(): ...
 def test_wrong(wrong): ...
 @pytest.mark.skip
 def test_skipped(): ...
