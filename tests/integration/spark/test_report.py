@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -292,10 +293,14 @@ def test_what_clients_chose_is_text(phone: Any) -> None:
 def test_it_asks_the_network_for_nothing(phone: Any, report: RenderedReport) -> None:
     assert [request for request in phone["requests"] if not Proxy.OWN.search(request)] == []
     proxy = Proxy()
+    host, _, port = proxy.place.partition(":")
+    with socket.create_connection((host, int(port))):
+        pass  # a browser opens connections that it ends without a request
     other = report.page.with_name("other.html")
     other.write_text('<img src="http://pictures.test/one.png">')
     chromium(other, "--dump-dom", proxy=proxy)  # so would a request be seen
     assert any(b"pictures.test" in request for request in proxy.requests)
+    assert all(proxy.requests), "what was not asked is no request"
     proxy.close()
 
 

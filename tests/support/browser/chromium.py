@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import json
 import re
@@ -63,14 +64,17 @@ class Proxy:
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
-        while True:
-            try:
+        with contextlib.suppress(OSError):
+            while True:
                 peer, _ = self._socket.accept()
-            except OSError:
-                return
-            with peer:
-                peer.settimeout(5)
-                self.requests.append(peer.recv(4096).split(b"\r\n")[0])
+                threading.Thread(target=self._hear, args=(peer,), daemon=True).start()
+
+    def _hear(self, peer: socket.socket) -> None:
+        """Keep the first line; a browser opens connections that it does not use, or not before it ends."""
+        with peer, peer.makefile("rb") as said, contextlib.suppress(OSError):
+            line = said.readline()
+            if line.endswith(b"\n"):
+                self.requests.append(line.rstrip(b"\r\n"))
 
     def close(self) -> None:
         """Listen no more."""
