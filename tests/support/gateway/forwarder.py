@@ -17,6 +17,7 @@ class Forwarder:
         self._target = target
         self.port = free_port()
         self._sockets: list[socket.socket] = []
+        self._joining = threading.Lock()
         self.mend()
 
     def mend(self) -> None:
@@ -25,9 +26,10 @@ class Forwarder:
         threading.Thread(target=self._accept, args=(self._server,), daemon=True).start()
 
     def cut(self) -> None:
-        """Drop every connection and refuse new ones."""
+        """Drop every connection and refuse new ones, also one that is being joined now."""
         self._shut(self._server)
-        sockets, self._sockets = self._sockets, []
+        with self._joining:
+            sockets, self._sockets = self._sockets, []
         for each in sockets:
             self._shut(each)
 
@@ -41,14 +43,19 @@ class Forwarder:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = server.accept()
-                self._join(near)
+                with self._joining:
+                    self._join(near, server)
 
-    def _join(self, near: socket.socket) -> None:
-        """Connect to the server and forward; without one the client hears as much."""
+    def _join(self, near: socket.socket, server: socket.socket) -> None:
+        """Connect to the server and forward; without one, or when it has been cut, the client hears as much."""
         try:
             far = socket.create_connection(("127.0.0.1", self._target))
         except OSError:
             near.close()
+            return
+        if server.fileno() < 0:
+            near.close()
+            far.close()
             return
         self._sockets += [near, far]
         for source, sink in ((near, far), (far, near)):
