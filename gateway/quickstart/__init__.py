@@ -108,7 +108,7 @@ def _bootstrap(place: Ports, server: Server) -> str:
     for name, servers in place.clusters.items():
         if servers != EMBEDDED:
             return servers
-        details = (part["detail"] for part_name, part in server.parts()[1].items() if name in part_name)
+        details = (detail for part_name, detail in server.details.items() if name in part_name)
         if found := re.search(r" at (\S+:\d+)", " ".join(details)):
             return found[1]
     return "nowhere: the policy has no Kafka"

@@ -41,6 +41,8 @@ class Server:
         self._folder = Path(tempfile.mkdtemp(prefix="scopegate-quickstart-"))
         self.log: Final = self._folder / "gateway.log"
         self._child: subprocess.Popen[bytes] | None = None
+        self.details: Final[dict[str, str]] = {}
+        """What each part said of itself when all were ready."""
 
     def start(self) -> float:
         """Start the gateway; returns the seconds until it was ready."""
@@ -58,9 +60,10 @@ class Server:
                 start_new_session=True,
                 preexec_fn=_end_with_parent,
             )
-        while not self.parts()[0]:
+        while not (found := self.parts())[0]:
             self._check_waiting(begin)
             time.sleep(_LOOK)
+        self.details.update((name, part["detail"]) for name, part in found[1].items())
         return time.monotonic() - begin
 
     def _check_waiting(self, begin: float) -> None:
