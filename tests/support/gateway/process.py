@@ -161,7 +161,7 @@ def _thread_state(task: Path) -> str:
     return "T"
 
 
-def _is_stopped(pid: int) -> bool:
+def is_stopped(pid: int) -> bool:
     """Tell whether every thread of a process stands still, or none is left: the kernel stops one after the other."""
     with contextlib.suppress(OSError):
         return all(_thread_state(task) == "T" for task in Path(f"/proc/{pid}/task").iterdir())
@@ -177,7 +177,7 @@ def resident(pid: int) -> int:
 def hold(pid: int) -> None:
     """SIGSTOP for a process that is nobody's child here, until it stands still with all its threads."""
     os.kill(pid, signal.SIGSTOP)
-    wait_until(lambda: _is_stopped(pid), f"process {pid} to stop")
+    wait_until(lambda: is_stopped(pid), f"process {pid} to stop")
 
 
 class Child(Protocol):
@@ -268,7 +268,7 @@ class Process:
         """Send a signal to the child; after SIGSTOP it has stopped, with all its threads."""
         self._child.send_signal(number)
         if number == signal.SIGSTOP:
-            wait_until(lambda: not self.alive or _is_stopped(self.pid), f"{self.name} to stop")
+            wait_until(lambda: not self.alive or is_stopped(self.pid), f"{self.name} to stop")
 
     def wait(self, seconds: float = PATIENCE) -> int:
         """Wait for the end and return the exit code (negative: the signal)."""

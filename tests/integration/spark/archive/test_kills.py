@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ import pytest
 
 from bridges.spark.archive.store import MANIFEST, STAGING, Archive
 from bridges.spark.archive.verification import verify
-from tests.support.gateway.process import Process, Timeout
+from tests.support.gateway.process import Process, Timeout, is_stopped
 from tests.support.plugins.seed import SEED
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.spark.pipeline import (
@@ -96,42 +97,57 @@ def commits(archive: Path) -> int:
     return len(list((archive / MANIFEST).glob("[0-9]*.json")))
 
 
-ARCHIVE = "Spark starts", "a task starts", "files are written", "files go to their places", "behind a commit"
+PLACING = "files go to their places"
+ARCHIVE = "Spark starts", "a task starts", "files are written", PLACING, "behind a commit"
+STANDING = f"""
+import os, signal, sys
+moved = []
+def look(event, about):
+    if event == "os.rename" and "/{STAGING}/" in str(about[0]) and "/{STAGING}/" not in str(about[1]):
+        moved.append(about[0])
+        if len(moved) == 2:
+            os.kill(os.getpid(), signal.SIGSTOP)
+sys.addaudithook(look)
+from gateway.cli.main import main
+main()
+"""
+"""The command, but it stands still when one file of its first commit is in its place: that takes milliseconds."""
 
 
 class Archiving:
     """A run of the command, and what can be seen of its phases from outside."""
 
-    def __init__(self, call: list[str], archive: Path) -> None:
+    def __init__(self, call: list[str], archive: Path, phase: str) -> None:
         self.archive, self.staging = archive, archive / STAGING
         self.before = commits(archive)
-        self.process = Process("archive", call)
+        standing = [sys.executable, "-c", STANDING, *call[3:]]
+        self.process = Process("archive", standing if phase == PLACING else call)
 
     def moment(self, phase: str) -> Phase:
         return {
             "Spark starts": lambda: java_of(self.process.pid),
             "a task starts": lambda: any(self.staging.glob("*.token")),
             "files are written": lambda: any(self.staging.glob("*/*.parquet")) and commits(self.archive) == self.before,
-            "files go to their places": lambda: commits(self.archive) > self.before and any(self.staging.glob("*/*")),
+            PLACING: lambda: is_stopped(self.process.pid),
             "behind a commit": lambda: f"commit {self.before + 1}: " in self.process.text(),
         }[phase]
 
     def caught(self, phase: str) -> bool:
         """Whether what the command left is that of this phase."""
         now = commits(self.archive)
-        if phase == "files go to their places":
+        if phase == PLACING:
             return now == self.before + 1 and any(self.staging.glob("*/*"))
         return now > self.before if phase == "behind a commit" else now == self.before
 
 
-@pytest.mark.parametrize("deaths", deaths(ARCHIVE, "files go to their places"))
+@pytest.mark.parametrize("deaths", deaths(ARCHIVE, PLACING))
 def test_archive(spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path, deaths: Sequence[Death]) -> None:
     topic, archive = kafka_broker.create_topic(partitions=3), tmp_path / "archive"
     produce(kafka_broker, topic, EVENTS, 3, apart=HOUR)  # many days, so many files in each commit
     call = command("archive", archive, "--kafka", kafka_broker.bootstrap, "--topic", topic, "--once", *spark_options())
     for phase, who in deaths:
         for _ in range(TRIES):
-            run = Archiving([*call, "--offsets", "100"], archive)
+            run = Archiving([*call, "--offsets", "100"], archive, phase)
             caught = kill(run.process, run.moment(phase), who)
             places = [place for file in files(archive) for place in offsets_in(file)]
             assert len(places) == len(set(places))
