@@ -129,9 +129,9 @@ class Watermarks:
         self._committed.close()
 
 
-def settled(broker: KafkaBroker, topic: str, partitions: int) -> None:
+def settled(broker: KafkaBroker, topic: str) -> None:
     """Wait until Kafka has said the end of each transaction in each partition: it answers a commit before it has."""
-    marks = Watermarks(broker, topic, partitions)
+    marks = Watermarks(broker, topic, len(broker.metadata().topics[topic].partitions))
     wait_until(lambda: not marks.open(), "the ends of transactions")
     marks.close()
 
@@ -223,7 +223,7 @@ pipeline:
   spark:
     master: "local[2]"
     conf: {{spark.driver.memory: 512m, spark.driver.extraJavaOptions: "{quick}"}}
-  archive: {{path: archive, topics: {{{topic}: orders}}, every: 200ms, offsets: 200}}
+  archive: {{path: archive, topics: {{{topic}: orders}}, every: 200ms, offsets: 20}}
 scopes: {{edge: {{}}}}
 """
 

@@ -56,7 +56,7 @@ def log(kafka_broker: KafkaBroker) -> Log:
     with kafka_broker.writing() as write:
         for number in range(LARGE):
             write(topic, b"v" * 5000, None, number % 2)
-    settled(kafka_broker, topic, 2)
+    settled(kafka_broker, topic)
     offsets: dict[int, set[int]] = {0: set(), 1: set()}
     for record in consumed(kafka_broker, topic):
         offsets[record.partition].add(record.offset)

@@ -28,7 +28,7 @@ from tests.support.gateway.process import Process, fresh_folder, ports, wait_unt
 from tests.support.project import wheel
 from tests.support.project.parts import PARTS, ROOT
 from tests.support.servers.kafka import KafkaBroker
-from tests.support.spark.pipeline import SMALL, consumed, produce
+from tests.support.spark.pipeline import SMALL, consumed, produce, settled
 from tests.support.spark.spark_classes import options
 
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -180,6 +180,7 @@ def archived_and_replayed(broker: KafkaBroker, python: Path, spark: Sequence[str
     assert done.returncode == 0, done.stderr
     verdict = verify(Archive(archive))
     assert (verdict.rows, verdict.problems) == (events, ())
+    settled(broker, again)
     seen = [(record.partition, record.key, record.value, record.headers) for record in consumed(broker, again)]
     wanted = [(record.partition, record.key, record.value, record.headers) for record in consumed(broker, topic)]
     assert seen == wanted

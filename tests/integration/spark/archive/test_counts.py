@@ -26,7 +26,7 @@ from bridges.spark.archive.write.task import ArchiveBatch, RangeSource, TaskRepo
 from bridges.spark.errors import PipelineError
 from tests.support.gateway.process import PATIENCE
 from tests.support.servers.kafka import KafkaBroker, new_producer
-from tests.support.spark.pipeline import files, gateway_urls, produce
+from tests.support.spark.pipeline import files, gateway_urls, produce, settled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -186,6 +186,7 @@ def test_offsets_that_are_no_events_are_no_loss(
             producer.produce(topic, b"%d" % number)
         assert producer.flush(PATIENCE) == 0  # an abort would take back what is not sent yet
         (producer.abort_transaction if number % 3 == 2 else producer.commit_transaction)(30)
+    settled(kafka_broker, topic)
     archive_more(spark, archive, make(topic))
     assert (verify(archive).rows, verify(archive).problems) == (40, ())
     (held,) = verify(archive).ranges

@@ -13,6 +13,7 @@ from tests.support.spark.pipeline import (
     here,
     lent,
     produce,
+    settled,
     told_to_end,
 )
 
@@ -34,8 +35,9 @@ def test_a_replay_that_is_told_to_stop_says_so_and_goes_on_the_next_time(
     call = "replay", "--policy", file, "--from", "orders", "--topic", target, *until
     ends = Watermarks(kafka_broker, target, 3)
     with lent(spark), told_to_end(lambda: ends.total() > 3 and not ends.open(), "the first transaction", SLOW):
-        done = here(*call, "--rate", "100")
+        done = here(*call, "--rate", "20")  # all of them take 25 s
     ends.close()
+    settled(kafka_broker, target)
     assert done.returncode == 1, done.stdout
     *_, last = (done.stdout + done.stderr).strip().splitlines()
     seen = len(consumed(kafka_broker, target))
@@ -45,6 +47,7 @@ def test_a_replay_that_is_told_to_stop_says_so_and_goes_on_the_next_time(
         done = here(*call)
     assert done.returncode == 0, done.stderr
     assert f"{500 - seen} events written in all" in done.stdout
+    settled(kafka_broker, target)
     found = [(record.partition, record.key, record.value) for record in consumed(kafka_broker, target)]
     wanted = [record for record in consumed(kafka_broker, topic) if record.timestamp[1] < 10_500]
     assert found == [(record.partition, record.key, record.value) for record in wanted]

@@ -25,7 +25,7 @@ from bridges.spark.archive.store import MANIFEST, Archive
 from bridges.spark.archive.verification import verify
 from tests.support.gateway.process import PATIENCE
 from tests.support.servers.kafka import KafkaBroker, new_producer
-from tests.support.spark.pipeline import here, produce
+from tests.support.spark.pipeline import here, produce, settled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +48,7 @@ def kept(spark: SparkSession, kafka_broker: KafkaBroker, tmp_path_factory: pytes
     producer.begin_transaction()
     producer.produce(topic, b"in a transaction", None, 0)
     producer.commit_transaction(PATIENCE)  # its end takes an offset
+    settled(kafka_broker, topic)
     produce(kafka_broker, topic, 20, 2, first=200)
     origin = KafkaOrigin({"bootstrap.servers": kafka_broker.bootstrap}, {topic: "orders"})
     with archive.writing():

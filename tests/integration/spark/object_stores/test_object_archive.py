@@ -94,7 +94,7 @@ def test_a_replay_is_byte_for_byte(spark: SparkSession, kafka_broker: KafkaBroke
     with lent(spark):
         done = here("replay", kept.url, "--from", ADDRESS, "--kafka", kafka_broker.bootstrap, "--topic", topic)
     assert done.returncode == 0, done.stderr
-    settled(kafka_broker, topic, 3)
+    settled(kafka_broker, topic)
     found = [record._replace(offset=0) for record in consumed(kafka_broker, topic)]
     assert found == [record._replace(offset=0) for record in kept.seen]
 

@@ -69,7 +69,7 @@ def kept(spark: SparkSession, kafka_broker: KafkaBroker, tmp_path_factory: pytes
     transactions(kafka_broker, topic)
     compacted(kafka_broker, topic)
     kafka_broker.configure(topic, "cleanup.policy", "delete")  # nothing is compacted any more
-    settled(kafka_broker, topic, 3)
+    settled(kafka_broker, topic)
     seen = consumed(kafka_broker, topic)
     assert seen[0].offset > 0
     offsets = [record.offset for record in seen if record.partition == 0]
@@ -106,6 +106,7 @@ def test_groups_continue_at_their_events_in_a_new_topic(
         assert (done := here(*call)).stdout.endswith("0 events written in all\n"), done.stderr
     copy = TopicCopy({"bootstrap.servers": kafka_broker.bootstrap})
     assert copy.settings(topic) == copy.settings(kept.topic)
+    settled(kafka_broker, topic)
     found = consumed(kafka_broker, topic)
     for name, positions in kept.groups.items():
         moved = copy.positions(name, topic, range(3))

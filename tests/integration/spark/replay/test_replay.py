@@ -53,7 +53,6 @@ class Replays:
     def __init__(self, spark: SparkSession, broker: KafkaBroker, archive: Archive, partitions: int = 3) -> None:
         self._spark, self._broker, self._archive = spark, broker, archive
         self.topic = broker.create_topic(partitions=partitions)
-        self._partitions = partitions
         self.told: list[int] = []
 
     def run(
@@ -73,7 +72,7 @@ class Replays:
             on_progress(written)
 
         count = write(rate=rate, stop=stop or threading.Event(), on_progress=tell)
-        settled(self._broker, self.topic, self._partitions)
+        settled(self._broker, self.topic)
         return count
 
     def seen(self) -> list[Record]:
@@ -129,7 +128,7 @@ def test_a_replay_that_was_stopped_goes_on_behind_its_last_transactions(
     spark: SparkSession, kafka_broker: KafkaBroker, kept: Kept
 ) -> None:
     again, stop = Replays(spark, kafka_broker, kept.archive), threading.Event()
-    count = again.run(rate=60, stop=stop, on_progress=lambda _: stop.set())
+    count = again.run(rate=20, stop=stop, on_progress=lambda _: stop.set())
     assert 0 < count < 350
     assert len(again.seen()) == count
     assert again.run() == 350 - count

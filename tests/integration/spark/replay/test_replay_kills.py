@@ -149,7 +149,7 @@ def test_whoever_is_killed_each_event_is_written_once(
     last.reach("in a transaction")
     last.kill("tasks")
     assert last.process.wait(SLOW) == 0, last.process.tail()
-    settled(kafka_broker, target, PARTITIONS)
+    settled(kafka_broker, target)
     ends.close()
     found, wanted = consumed(kafka_broker, target), consumed(kafka_broker, topic)
     taken_back = len(consumed(kafka_broker, target, committed=False)) - len(found)
