@@ -178,8 +178,7 @@ def test_topics_that_grow_lose_or_begin_anew_are_noticed(
     assert verdict.problems == ("orders/eu, partition 0: offsets 30 to 34 were lost before they were archived",)
     assert verdict.rows == 55
 
-    admin.delete_topics([topic])[topic].result(PATIENCE)
-    kafka_broker.create_topic(topic, partitions=2)
+    kafka_broker.recreate(topic, 2)
     with pytest.raises(PipelineError, match="the topic was recreated"):
         steps(spark, archive, source)
 

@@ -17,6 +17,7 @@ from tests.support.servers.kafka import KafkaBroker
 from tests.support.spark.pipeline import consumed, produce
 
 CONNECTIONS = "scopegate_connections"
+ACCEPTED = "scopegate_connections_accepted_total"
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +29,18 @@ def gateway(kafka_broker: KafkaBroker, start_module_gateway: Gateways) -> Gatewa
     return start_module_gateway(document.text)
 
 
-def closed(gateway: Gateway) -> None:
-    """Wait until the gateway has lost its patience."""
-    gateway.wait_metric(CONNECTIONS, lambda value: value == 0)
+class Pauses:
+    """Each waits until the gateway has lost its patience, and tells that what was before had another connection."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._accepted = gateway.metrics().get(ACCEPTED, 0.0)
+
+    def pause(self) -> None:
+        """Be silent."""
+        before, self._accepted = self._accepted, self._gateway.metrics()[ACCEPTED]
+        assert self._accepted > before
+        self._gateway.wait_metric(CONNECTIONS, lambda value: value == 0)
 
 
 def test_a_reader_goes_on_where_it_was(gateway: Gateway, kafka_broker: KafkaBroker) -> None:
@@ -39,11 +49,11 @@ def test_a_reader_goes_on_where_it_was(gateway: Gateway, kafka_broker: KafkaBrok
     given = {"url": f"amqp://127.0.0.1:{gateway.ports[0]}", "address": f"events/{topic}", "maxTasks": "1"}
     reader = BatchReader(read_options(given))
     (span,) = reader.partitions()
+    pauses = Pauses(gateway)
     places: list[tuple[int, int]] = []
     for batch in reader.read(span):
         places += zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)
-        assert gateway.metrics()[CONNECTIONS] == 1
-        closed(gateway)
+        pauses.pause()
     assert places == [(partition, offset) for partition in range(2) for offset in range(6000)]
 
 
@@ -51,12 +61,12 @@ def test_a_writer_goes_on_where_it_was(gateway: Gateway, kafka_broker: KafkaBrok
     topic = kafka_broker.create_topic()
     options = write_options({"url": f"amqp://127.0.0.1:{gateway.ports[0]}", "address": f"events/{topic}"})
     sink = BatchSink(options, T.StructType([T.StructField("body", T.BinaryType())]), overwrite=False)
+    pauses = Pauses(gateway)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for number in range(3):
             yield pa.RecordBatch.from_pydict({"body": [b"%d" % number] * 10})
-            assert gateway.metrics()[CONNECTIONS] == 1
-            closed(gateway)
+            pauses.pause()
 
     assert sink.write(batches()) == WrittenRows(30, 0)
     assert [record.value for record in consumed(kafka_broker, topic)] == [

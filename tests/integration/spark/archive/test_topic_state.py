@@ -63,7 +63,7 @@ def test_a_recreated_topic_does_not_replace_what_is_archived(
         write(topic, b"event", None, 0)
     group = committed(kafka_broker, topic, {0: 1})
     call = ["archive", archive, "--kafka", kafka_broker.bootstrap, "--topic", f"{topic}=orders",
-            "--groups", "*", "--once"]
+            "--groups", f"{topic}.*", "--once"]
     with lent(spark):
         assert (done := here(*call)).returncode == 0, done.stderr
         before = read_state(archive, "orders")
