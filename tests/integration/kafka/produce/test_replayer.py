@@ -7,7 +7,7 @@ import re
 import struct
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -166,7 +166,13 @@ def test_a_topic_that_is_recreated_during_a_replay_is_told_to_the_next_run(kafka
         said = f"topic {where.topic} was recreated during the replay {where.name}, so it lacks the events before"
         assert raised.value.description == f"{said}: delete it, create it again, and run the same command"
         kafka_broker.recreate(where.topic, where.partitions)
-        wait_until(lambda: progress(replace(where, identity="third")) == ReplayProgress({}, 0), "no progress")
+
+        def anew() -> bool:
+            with suppress(AmqpError):  # Kafka forgets the positions in the old topic a little later than the topic
+                return progress(replace(where, identity="third")) == ReplayProgress({}, 0)
+            return False
+
+        wait_until(anew, "no progress")
 
 
 def test_the_later_of_two_writers_fences_the_earlier(kafka_broker: KafkaBroker, way: None) -> None:
