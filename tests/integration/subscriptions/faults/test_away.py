@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import pytest
@@ -36,7 +37,7 @@ from tests.support.subscriptions.api import (
 KEYS = 50
 LOT = 100
 HELD = "scopegate_subscription_held_bytes"
-NOISE = 0.5
+NOISE = 0.25
 """Seconds that a busy machine adds to a latency."""
 GROWN = 8 * 1024
 """KiB that an outage may cost."""
@@ -158,7 +159,7 @@ async def outage(away: AbsentSinkGateway, seconds: float, lots: int) -> None:
         await eventually(lambda: _buffers_few_events(away))
         told = await away.told()
         assert (told["state"], told["events"]["delivered"]) == ("failing", 0)
-        check_costs(sizes, min(alone), min(late))  # of the quickest lots: others may have met with a busy machine
+        check_costs(sizes, median(alone), median(late))  # a pause of the machine is in few of the lots
         await all_of_it(away, sink, range(first, written))
     told = await away.told()
     assert [told["events"][each] for each in ("refused", "deadlettered", "lost")] == [0, 0, 0]
