@@ -33,9 +33,13 @@ CONSTANTS = "SCOPEGATE_TEST_CONSTANTS"
 """Names constants of the product that a child has other values for, as `shortened` writes them."""
 IMPORTS = "SCOPEGATE_TEST_IMPORTS"
 """Names a file to which a child adds the modules that it imports itself."""
-USUAL: Final = {"gateway.server.gateway._CLOSING": 0.5, "bridges.kafka.clusters.cluster.TIMEOUT": 6.0}
-"""Of every gateway: scripted peers do not answer its close, and it would wait for each of them; a Kafka that stands
-still for three seconds on a busy machine is not away."""
+USUAL: Final = {
+    "gateway.server.gateway._CLOSING": 0.5,
+    "bridges.kafka.clusters.cluster.TIMEOUT": 6.0,
+    "gateway.state.redis.TIMEOUT": 6.0,
+}
+"""Of every gateway: scripted peers do not answer its close, and it would wait for each of them; and a Kafka or Redis
+that stands still for a few seconds on a busy machine is not away."""
 OFTEN: Final = {"bridges.kafka.clusters.cluster.REFRESH": 0.5}
 """Gateways that soon see what has become of topics."""
 IMPATIENT: Final = {"bridges.kafka.clusters.cluster.TIMEOUT": 1.0}
