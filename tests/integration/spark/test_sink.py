@@ -31,6 +31,7 @@ from tests.support.spark.pipeline import (
     micro_batches,
     produce,
 )
+from tests.support.spark.queries import run_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,11 +69,7 @@ def stream(spark: SparkSession, url: str, first: str, second: str, folder: Path)
     given = {"url": url, "address": f"events/{first}", "maxEventsPerTrigger": "20"}
     frame = spark.readStream.format("scopegate").options(**given).load()
     sink = frame.writeStream.format("scopegate").options(url=url, address=f"events/{second}")
-    query = sink.option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
-    try:
-        query.awaitTermination()
-    finally:
-        query.stop()
+    run_to_end(sink.option("checkpointLocation", str(folder)).trigger(availableNow=True))
 
 
 def without_place(broker: KafkaBroker, topic: str) -> list[tuple[int, bytes]]:

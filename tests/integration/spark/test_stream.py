@@ -31,6 +31,7 @@ from tests.support.spark.pipeline import (
     micro_batches,
     produce,
 )
+from tests.support.spark.queries import run_to_end, started
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,11 +62,7 @@ class Query:
     def run(self, **options: object) -> int:
         """The number of micro-batches that are done now."""
         sink = self.frame(**options).writeStream.format("parquet").option("path", str(self._folder / "out"))
-        query = sink.option("checkpointLocation", str(self._folder / "check")).trigger(availableNow=True).start()
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
+        query = run_to_end(sink.option("checkpointLocation", str(self._folder / "check")).trigger(availableNow=True))
         self.behind = [offsets_behind(each.sources[0]) for each in query.recentProgress if each.numInputRows]
         return micro_batches(self._folder / "check" / "commits")
 
@@ -159,8 +156,7 @@ def test_where_a_query_starts_is_resolved_once(
 
     frame = query.frame(startingOffsets=starting)
     writing = frame.writeStream.option("checkpointLocation", str(tmp_path / "check")).foreachBatch(refuse)
-    failing = writing.trigger(processingTime="0.2 seconds").start()
-    wait_until(lambda: not failing.isActive or "Waiting for" in failing.status["message"], "the start", 60)
+    failing = started(writing.trigger(processingTime="0.2 seconds"))
     produce(kafka_broker, topic, 5, 1, first=100)
     with pytest.raises(Exception, match="not this time"):
         failing.awaitTermination(60)

@@ -23,6 +23,7 @@ from tests.support.servers.disk import BLOCK, SmallDisk, small_disk
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.spark import archives
 from tests.support.spark.pipeline import SMALL, command, consumed, files, gateway_urls, pipeline, produce, spark_options
+from tests.support.spark.queries import run_to_end
 from tests.support.spark.report import events
 from tests.support.spark.simulation import JOURNAL, NOW, candidate
 
@@ -172,11 +173,7 @@ def test_a_streaming_writer_sends_nothing_and_goes_on_when_there_is_room(
     def run() -> None:
         sink: Any = frame.writeStream.format("scopegate").options(url=url, address=f"events/{second}")
         sink = sink.options(checkpointLocation=str(tmp_path / "check"), progressLocation=str(disk.path / "progress"))
-        query = sink.trigger(availableNow=True).start()
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
+        run_to_end(sink.trigger(availableNow=True))
 
     disk.fill()
     with pytest.raises(Exception, match="PipelineError") as raised:
