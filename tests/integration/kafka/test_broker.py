@@ -113,7 +113,7 @@ async def test_only_committed_records_are_delivered_and_drain_ends_behind_marker
     producer.begin_transaction()
     producer.produce(topic, b"kept")
     producer.commit_transaction(PATIENCE)
-    await asyncio.to_thread(settled, kafka_broker, topic, 1)
+    await asyncio.to_thread(settled, kafka_broker, topic)
     receiver = await streams.receiver(topic, after="@earliest", credit=10)
     assert bodies(await receiver.drain()) == [b"kept"]
     producer.begin_transaction()
