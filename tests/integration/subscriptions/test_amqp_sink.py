@@ -48,7 +48,7 @@ scopes:
     subscriptions:
       - name: orders
         events: events/log
-        delivery: {{timeout: 30s, window: 16}}
+        delivery: {{timeout: 8s, window: 16}}
         sinks:
           - {{protocol: amqp, local: "svc/**"}}
           - {{protocol: amqp, connector: broker, address: "push/**"}}

@@ -22,7 +22,7 @@ def test_events_and_login_go_over_tls_to_the_container_of_the_certificate(
     authority, other = Authority(tmp_path), Authority(tmp_path, "other-ca")
     pair, port = authority.server(), free_port()
     (tmp_path / "key").write_text(KEY)
-    document = subscription_policy(tmp_path)
+    document = subscription_policy(tmp_path, delivery={"timeout": "4s"})
     document.data["keys"] = {"active": "k", "ring": {"k": {"file": str(tmp_path / "key")}}}
     scope = document.scope()
     tls = {"cert": str(pair.cert), "key": str(pair.key)}
