@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import http.client
 import json
 import os
 import re
@@ -89,7 +90,7 @@ class Gateway:
                 return response.status, response.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
-        except OSError:
+        except (OSError, http.client.HTTPException):  # the latter: it was killed in the middle of its answer
             return 0, ""
 
     def metrics(self) -> dict[str, float]:
