@@ -21,7 +21,7 @@ from tests.support.gateway.process import Process, free_port, fresh_folder, port
 from tests.support.project import commands
 from tests.support.project.commands import program
 from tests.support.project.parts import folder
-from tests.support.servers.kafka import KafkaBroker, escaped
+from tests.support.servers.kafka import KafkaBroker, escaped, led, partitions_of
 from tests.support.servers.servers import Artemis, Redis
 from tests.support.spark.spark_classes import NAME
 
@@ -124,6 +124,14 @@ def test_kafka_comes_back_at_the_same_address(own_kafka: KafkaBroker) -> None:
     assert not own_kafka.answers()
     own_kafka.restart()
     assert len(own_kafka.metadata().topics[topic].partitions) == 2
+
+
+def test_leaders_of_partitions_are_found_that_a_client_has_not_heard_of(kafka_broker: KafkaBroker) -> None:
+    """Without asking anew it would call a partition that was added later unknown, for minutes."""
+    topic, admin = kafka_broker.create_topic(), kafka_broker.admin()
+    assert led(admin, partitions_of(topic, 1))
+    kafka_broker.grow(topic, 2)
+    wait_until(lambda: led(admin, partitions_of(topic, 2)), "its leaders", 20)
 
 
 def test_redis_serves(redis_server: Redis) -> None:

@@ -123,7 +123,9 @@ def led(admin: AdminClient, partitions: Iterable[TopicPartition]) -> bool:
     ends = {partition: OffsetSpec.latest() for partition in partitions}
     try:
         return all(answer.result(PATIENCE) for answer in admin.list_offsets(ends, request_timeout=PATIENCE).values())
-    except KafkaException:
+    except KafkaException:  # a client that has once heard of fewer partitions asks for no others until it hears of them
+        for topic in {partition.topic for partition in ends}:
+            admin.list_topics(topic, timeout=PATIENCE)
         return False
 
 
