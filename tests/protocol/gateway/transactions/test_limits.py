@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -12,6 +12,7 @@ from tests.support.amqp.peer import SENDER, Peer
 from tests.support.gateway.crossing import Inbox, Outbox
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import wait_until
 from tests.support.transactions.acquiring import Acquirer
 from tests.support.transactions.controller import Controller, in_transaction, request
 
@@ -91,8 +92,11 @@ def test_a_transaction_that_takes_too_long_is_rolled_back(place: Place, fail: bo
     controller, outbox = Controller(peer), Outbox(peer, "chat/late", 1)
     outbox.credit()
     txn_id, idle = controller.declare(), controller.declare()
-    while (state := outbox.send(message(b"x"), state=in_transaction(txn_id))["outcome"]).matches("accepted"):
-        pass
+    def refused() -> Any:
+        state = outbox.send(message(b"x"), state=in_transaction(txn_id))["outcome"]
+        return None if state.matches("accepted") else state
+
+    state = wait_until(refused, "the end of its time")  # now and then: a transaction has room for few messages
     assert state["error"]["condition"] == "amqp:transaction:timeout"
     outcome = controller.discharge(txn_id, fail=fail)
     assert outcome.matches("accepted") if fail else outcome["error"]["condition"] == "amqp:transaction:timeout"
