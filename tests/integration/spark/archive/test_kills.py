@@ -128,7 +128,7 @@ class Archiving:
             "Spark starts": lambda: java_of(self.process.pid),
             "a task starts": lambda: any(self.staging.glob("*.token")),
             "files are written": lambda: any(self.staging.glob("*/*.parquet")) and commits(self.archive) == self.before,
-            PLACING: lambda: is_stopped(self.process.pid),
+            PLACING: lambda: commits(self.archive) > self.before and is_stopped(self.process.pid),
             "behind a commit": lambda: f"commit {self.before + 1}: " in self.process.text(),
         }[phase]
 
