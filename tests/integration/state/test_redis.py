@@ -189,7 +189,7 @@ async def test_no_more_than_so_many_questions_wait(own_redis: Redis) -> None:
 
 async def becomes(redis: Redis, wanted: str, *command: str) -> None:
     """Wait until Redis answers so."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(150):
         while await asyncio.to_thread(redis.command, *command) != wanted:  # noqa: ASYNC110 (nothing tells; it is asked)
             await asyncio.sleep(0.02)
 
