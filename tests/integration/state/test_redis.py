@@ -51,10 +51,18 @@ async def opened(redis: Redis, every: float = 0.02) -> AsyncIterator[RedisCounte
     supervisor.start(state.run(), "state")
     supervisor.start(state.store.run(), "store")
     try:
+        await asked(state)  # a first question that meets with a stopped Redis would be repeated after `every` only
         yield state.store
     finally:
         await supervisor.close()
         await state.close()
+
+
+async def asked(state: RedisState) -> None:
+    """Wait until it is known whether Redis answers."""
+    async with asyncio.timeout(60):
+        while state.ready()[1].endswith("not asked yet"):  # noqa: ASYNC110 (nothing tells; it is asked)
+            await asyncio.sleep(0.01)
 
 
 async def answered(ask: Callable[[Callable[[Any], None]], None]) -> Any:
@@ -189,7 +197,7 @@ async def test_no_more_than_so_many_questions_wait(own_redis: Redis) -> None:
 
 async def becomes(redis: Redis, wanted: str, *command: str) -> None:
     """Wait until Redis answers so."""
-    async with asyncio.timeout(150):
+    async with asyncio.timeout(60):
         while await asyncio.to_thread(redis.command, *command) != wanted:  # noqa: ASYNC110 (nothing tells; it is asked)
             await asyncio.sleep(0.02)
 
